@@ -96,7 +96,7 @@ class TopicEvents:
         try:
             self._admin.create_topics([topic])[self._events].result()
         except KafkaException as error:
-            if _code(error) != KafkaError.TOPIC_ALREADY_EXISTS:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 why = reason(error, Grant("TOPIC", self._events, "CREATE"))
                 raise WatchFailed(f"The topic {self._events!r} cannot be created: {why}.") from None
         else:
@@ -248,7 +248,3 @@ def until_answered(step: Callable[[], None], deadline: float, stop: threading.Ev
                 raise
         if stop.wait(_RETRY_SECONDS):
             raise Stopped
-
-
-def _code(error: KafkaException) -> int:
-    return int(error.args[0].code())

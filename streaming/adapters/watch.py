@@ -122,7 +122,9 @@ class Watch:
 
         Call `fold` with each written change before the next answer. Otherwise it is announced twice.
         """
-        self._adopt_ids(found)
+        for name, known in self._announced.items():
+            if known is None:
+                self._announced[name] = found.topics.get(name)
         needed = DELETED_AFTER if any(name in found.topics for name in self._announced) else ALL_DELETED_AFTER
         self._contradictions = {
             name: count for name, known in self._announced.items() if (count := self._contradicted(name, known, found))
@@ -136,11 +138,6 @@ class Watch:
             *(TopicChange(False, name) for name in gone),
             *(TopicChange(True, name, found.topics[name]) for name in born),
         ]
-
-    def _adopt_ids(self, found: Listing) -> None:
-        for name, known in self._announced.items():
-            if known is None:
-                self._announced[name] = found.topics.get(name)
 
     def _contradicted(self, name: str, known: str | None, found: Listing) -> int:
         """Return the number of consecutive answers in which this topic, with its announced id, does not exist."""

@@ -16,8 +16,6 @@ from streaming.kafka.reach import wait_for_broker
 from streaming.records.model import check_name
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from streaming.config import Settings
 
 log = logging.getLogger("reexpand")
@@ -86,26 +84,22 @@ class KafkaCluster(TopicEvents):
         Raises:
             NoAnswer: no answer came, or it is implausible.
         """
-        found = listing(self._list(), lambda name: name not in self._internal and selected(name), self._events)
+        listed = {name: _presence(error) for name, error in self._topics().items()}
+        found = listing(listed, lambda name: name not in self._internal and selected(name), self._events)
         if found is None:
             raise NoAnswer(f"the answer does not contain the topic {self._events}, so it may be incomplete")
         urgent = [*(name for name in found.topics if name not in known), *doubtful]
         names = self._id_requests.next(found.topics.keys(), urgent)
         return found.identified(self._ids(names)) if names else found
 
-    def _list(self) -> dict[str, Presence]:
-        return {name: _presence(error) for name, error in self._topics().items()}
-
     def _ids(self, names: list[str]) -> dict[str, str | Presence]:
         found: dict[str, str | Presence] = {}
-        for name, answer in self._described(names).items():
+        answers = self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_SECONDS)
+        for name, answer in answers.items():
             if answer.exception() is None and answer.result().is_internal:
                 self._internal.add(name)
             found[name] = Presence.ABSENT if name in self._internal else _id(answer.result)
         return found
-
-    def _described(self, names: list[str]) -> "dict[str, Future[Any]]":
-        return self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_SECONDS)
 
 
 def _presence(error: KafkaError | None) -> Presence:

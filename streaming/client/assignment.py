@@ -16,9 +16,7 @@ from streaming.kafka.clients import reason
 from streaming.kafka.permissions import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streaming.client import Relation, Row
+    from streaming.client import Relation
     from streaming.client.offsets import KafkaOffsets
     from streaming.client.requests import KafkaSubscription
 
@@ -113,7 +111,11 @@ class KafkaAssignment:
         if now >= self._refresh_at:
             self._refresh_at = now + self._timing.refresh_seconds
             changed |= self._received
-        rows = {topic: self._rows(relation, topic) for topic in changed}
+        parent, group = self._subscription.parent, self._subscription.group
+        rows = {
+            topic: {row.client_id: row for row in relation.subscribers(parent, topic) if row.group == group}
+            for topic in changed
+        }
         received = {topic for topic in changed if self._subscription.client_id in rows[topic]}
         counts = self._count(sorted(received))
         for topic in received - counts.keys():
@@ -123,8 +125,13 @@ class KafkaAssignment:
             difference = self._share.change(topic, counts.get(topic, 0), rows[topic].keys())
             lost |= difference.lost
             self._waiting.update(dict.fromkeys(difference.gained, now + self._timing.handover_seconds))
-            self._note(topic, rows[topic].get(self._subscription.client_id))
-        self._give_up(lost)
+            row = rows[topic].get(self._subscription.client_id)
+            self._unknown.forget(topic)
+            (self._received.discard if row is None else self._received.add)(topic)
+            (self._new.add if row is not None and row.cause == _NEW else self._new.discard)(topic)
+        for part in lost:
+            self._waiting.pop(part, None)
+        self._offsets.end(lost & self._offsets.parts, all_processed=not self._committed_only)
         self._take_over(now)
         self._retry_at = now + self._timing.retry_seconds
 
@@ -145,17 +152,6 @@ class KafkaAssignment:
         self._waiting.clear()
         self._offsets.end(self._offsets.parts, commit=commit, all_processed=not self._committed_only)
 
-    def _note(self, topic: str, row: Row | None) -> None:
-        """Note whether the client receives a topic, and whether the topic is newer than the subscription."""
-        self._unknown.forget(topic)
-        (self._received.discard if row is None else self._received.add)(topic)
-        (self._new.add if row is not None and row.cause == _NEW else self._new.discard)(topic)
-
-    def _rows(self, relation: Relation, topic: str) -> dict[str, Row]:
-        """Return the rows of the group, by client."""
-        rows = relation.subscribers(self._subscription.parent, topic)
-        return {row.client_id: row for row in rows if row.group == self._subscription.group}
-
     def _count(self, topics: list[str]) -> dict[str, int]:
         """Return the number of partitions of each topic; topics without an answer are left out."""
         found = {}
@@ -165,11 +161,6 @@ class KafkaAssignment:
             elif answer.error is not None and answer.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise TopicsUnreadable(f"The topic {topic} cannot be read: {reason(answer.error, readable(topic))}.")
         return found
-
-    def _give_up(self, lost: Iterable[TopicPart]) -> None:
-        for part in lost:
-            self._waiting.pop(part, None)
-        self._offsets.end({part for part in lost if part in self._offsets}, all_processed=not self._committed_only)
 
     def _take_over(self, now: float) -> None:
         """Read partitions that no other client reads, or whose handover has timed out."""

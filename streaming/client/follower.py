@@ -15,7 +15,7 @@ from streaming.kafka.clients import PARTITION_END, concerns_group, reason
 from streaming.kafka.permissions import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from streaming.client.rows import Row, Subscriber
 
@@ -184,7 +184,10 @@ class SubscriptionClient:
             if time.monotonic() >= refresh_at:
                 self._assign_new_partitions()
                 refresh_at = time.monotonic() + (self._refresh_seconds if self._partitions else 0)
-            for message in self._messages():
+            first = self._consumer.poll(_POLL_SECONDS)
+            while self._errors:
+                self._judge(self._errors.pop(0))
+            for message in [] if first is None else [first, *self._consumer.consume(_RECORDS_PER_POLL, 0)]:
                 self._handle(message)
                 if self._stop.is_set():
                     return
@@ -197,7 +200,12 @@ class SubscriptionClient:
                 self._judge(found.error)
                 return
             new = sorted(found.partitions.keys() - self._partitions)
-            ends = {} if self._partitions else dict(self._ends_of_nonempty(new))
+            ends: dict[int, int] = {}
+            for number in () if self._partitions else new:
+                partition = TopicPartition(self._topic, number)
+                start, end = self._consumer.get_watermark_offsets(partition, timeout=_REQUEST_SECONDS)
+                if start < end:  # empty ones have no end to wait for
+                    ends[number] = end
         except KafkaException as exception:
             self._trouble = self._trouble or exception.args[0]
             return
@@ -209,23 +217,6 @@ class SubscriptionClient:
             self._ends = ends
             self._check_caught_up()
         self._partitions.update(new)
-
-    def _ends_of_nonempty(self, partitions: list[int]) -> Iterator[tuple[int, int]]:
-        """Yield the nonempty partitions, each with its end offset."""
-        for number in partitions:
-            partition = TopicPartition(self._topic, number)
-            start, end = self._consumer.get_watermark_offsets(partition, timeout=_REQUEST_SECONDS)
-            if start < end:
-                yield number, end
-
-    def _messages(self) -> Iterator[Message]:
-        """Yield the fetched messages, after errors are handled."""
-        first = self._consumer.poll(_POLL_SECONDS)
-        while self._errors:
-            self._judge(self._errors.pop(0))
-        if first is not None:
-            yield first
-            yield from self._consumer.consume(_RECORDS_PER_POLL, 0)
 
     def _handle(self, message: Message) -> None:
         """Apply a record or handle an error, and note the end of a partition."""

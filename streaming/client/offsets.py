@@ -59,11 +59,11 @@ def owner(part: TopicPart, clients: Collection[str]) -> str | None:
 
     The highest hash wins, so a client that joins or leaves moves no partition between two others.
     """
-    return max(clients, key=lambda client: (_hash(part, client), client), default=None)
 
+    def weight(client: str) -> tuple[bytes, str]:
+        return blake2b(f"{part.topic}\0{part.number}\0{client}".encode(), digest_size=8).digest(), client
 
-def _hash(part: TopicPart, client: str) -> bytes:
-    return blake2b(f"{part.topic}\0{part.number}\0{client}".encode(), digest_size=8).digest()
+    return max(clients, key=weight, default=None)
 
 
 class PartShare:
@@ -186,7 +186,8 @@ class KafkaOffsets:
             try:
                 answers = self._consumer.committed(wanted, timeout=REQUEST_SECONDS)
             except KafkaException as error:
-                self._refused(error.args[0], TopicsUnreadable)
+                if error.args[0].code() in REFUSED:
+                    raise TopicsUnreadable(self._sentence(error.args[0])) from None
                 raise
             for each in answers:
                 offset = each.offset if each.offset >= 0 else None
@@ -286,10 +287,6 @@ class KafkaOffsets:
             if part in self._committed:
                 self._processed.setdefault(part, self._committed[part])
                 self._changed.add(part)
-
-    def _refused(self, error: KafkaError, kind: type[TopicsUnreadable]) -> None:
-        if error.code() in REFUSED:
-            raise kind(self._sentence(error)) from None
 
     def _sentence(self, error: KafkaError) -> str:
         if error.code() in _MEMBERS:

@@ -108,7 +108,9 @@ class PatternConsumer:
         check_patterns(patterns, dialect, policy)
         self.client_id = client_id or f"{socket.gethostname()}-{uuid4().hex[:12]}"
         _check_names(group=group, parent=parent, client_id=self.client_id)
-        _check_times(lease_seconds=lease_seconds, max_poll_seconds=max_poll_seconds)
+        for label, value in (("lease_seconds", lease_seconds), ("max_poll_seconds", max_poll_seconds)):
+            if value <= 0:
+                raise ConfigInvalid(f"{label} must be greater than 0, got {value:g}")
         names = _topic_names(topics or {})
         self._group = group
         self._group_id = group_id or group
@@ -302,7 +304,6 @@ class PatternConsumer:
 
 
 def _check_names(**names: str) -> None:
-    """Check the names of a subscription."""
     for label, name in names.items():
         problem = check_name(label, name)
         if problem is not None:
@@ -311,21 +312,10 @@ def _check_names(**names: str) -> None:
         raise ConfigInvalid(f"client_id is longer than {_MAX_CLIENT_ID:,} characters")
 
 
-def _check_times(**seconds: float) -> None:
-    """Check that times are greater than zero."""
-    for label, value in seconds.items():
-        if value <= 0:
-            raise ConfigInvalid(f"{label} must be greater than 0, got {value:g}")
-
-
 def _topic_names(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of the job's topics."""
-    names = {"updates": UPDATES} | {name: _default(name) for name in ("subscription_events", "group_events")}
+    fields = Settings.model_fields
+    names = {"updates": UPDATES} | {name: str(fields[name].default) for name in ("subscription_events", "group_events")}
     unknown = given.keys() - names.keys()
     if unknown:
         raise ConfigInvalid(f"topics has unknown keys: {', '.join(sorted(unknown))}; use {', '.join(names)}")
     return {**names, **given}
-
-
-def _default(setting: str) -> str:
-    return str(Settings.model_fields[setting].default)

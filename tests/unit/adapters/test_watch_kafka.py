@@ -206,16 +206,16 @@ def test_internal_is_what_kafka_says_is_internal(monkeypatch: pytest.MonkeyPatch
     watched = KafkaCluster("127.0.0.1:1", "events", "kafka", {}, threading.Event())
     asked: list[list[str]] = []
 
-    def ids(names: list[str]) -> dict[str, Future[Any]]:
-        asked.append(names)
+    def ids(names: Any, **_: Any) -> dict[str, Future[Any]]:
+        asked.append(names.topic_names)
         found: dict[str, Future[Any]] = {}
-        for name in names:
+        for name in names.topic_names:
             found[name] = Future()
             found[name].set_result(SimpleNamespace(topic_id=name, is_internal=name == "__audit"))
         return found
 
     monkeypatch.setattr(watched, "_topics", lambda: dict.fromkeys(["events", "__audit", "__debezium-heartbeat.x"]))
-    monkeypatch.setattr(watched, "_described", ids)
+    monkeypatch.setattr(watched, "_admin", SimpleNamespace(describe_topics=ids))
     for _ in range(2):
         found = watched.list_topics(TopicFilter(["events"]), {}, [])
         assert dict(found.topics) == {"__debezium-heartbeat.x": "__debezium-heartbeat.x"}

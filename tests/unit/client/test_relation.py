@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from streaming.client import Change, Malformed, Op, Relation, Row, Subscriber
-from streaming.client.memory import Pool
+from streaming.client.relation import Pool
 from streaming.records.model import Source
 from streaming.records.subscribers import SubscriberKey
 from streaming.records.updates import Cause, Update
