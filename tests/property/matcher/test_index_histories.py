@@ -67,7 +67,7 @@ def _bounds(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.param:
             for module in ("node", "patterns", "topics"):
                 patch.setattr(f"matcher.index.{module}.MAX_DEPTH", 2)
-            patch.setattr("matcher.index.inner.BLOCK_BITS", 12)
+            patch.setattr("matcher.index.patterns.BLOCK_BITS", 12)
         yield
 
 
