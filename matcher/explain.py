@@ -112,7 +112,12 @@ def explain(
     parsed = rules.parse(pattern, policy=policy, allow_inner_multi=allow_inner_multi)
     segments = rules.split(topic)
     if segments is None:
-        return Explanation(pattern, topic, False, "invalid-topic", _flaw(topic, rules), ())
+        reason = f"no pattern of dialect {rules.name!r} can match this topic"
+        try:
+            rules.validate_topic(topic)
+        except InvalidTopic as error:
+            reason = str(error)
+        return Explanation(pattern, topic, False, "invalid-topic", reason, ())
     written = _written(parsed, rules.separator)
     pairs = _align(parsed, segments)
     steps = [_step(parsed, segments, written, pair) for pair in pairs]
@@ -122,14 +127,6 @@ def explain(
         return Explanation(pattern, topic, False, "hidden", reason, tuple(steps))
     outcome, reason = _judge(parsed, segments, pairs, steps)
     return Explanation(pattern, topic, outcome == "match", outcome, reason, tuple(steps))
-
-
-def _flaw(topic: str, dialect: Dialect) -> str:
-    try:
-        dialect.validate_topic(topic)
-    except InvalidTopic as error:
-        return str(error)
-    return f"no pattern of dialect {dialect.name!r} can match this topic"
 
 
 def _align(pattern: Pattern, topic: Sequence[str]) -> list[_Pair]:
@@ -180,9 +177,14 @@ def _nearest(run: Sequence[Segment], topic: Sequence[str], least: int) -> int:
 
     The first fit costs one step of an automaton for each segment. Without a fit, the first `_COMPARISONS` decide.
     """
-    end = _first_fit(run, topic, least)
-    if end is not None:
-        return end - len(run)
+    if not run:
+        return least
+    automaton = Automaton([Pattern("", (MANY, *run))])
+    state = automaton.step(automaton.start(), "")  # the wildcard has matched the segments before
+    for at in range(least, len(topic)):
+        state = automaton.step(state, topic[at])
+        if automaton.matches(state):
+            return at + 1 - len(run)
     best, most, left = least, 0, _COMPARISONS
     for start in range(least, len(topic)):
         fitting = _fitting(run, topic, start)
@@ -192,19 +194,6 @@ def _nearest(run: Sequence[Segment], topic: Sequence[str], least: int) -> int:
         if left < 0:
             break
     return best
-
-
-def _first_fit(run: Sequence[Segment], topic: Sequence[str], least: int) -> int | None:
-    """Return the end of the first fit of a run that begins at `least` or later; None without any."""
-    if not run:
-        return least
-    automaton = Automaton([Pattern("", (MANY, *run))])
-    state = automaton.step(automaton.start(), "")  # the wildcard has matched the segments before
-    for at in range(least, len(topic)):
-        state = automaton.step(state, topic[at])
-        if automaton.matches(state):
-            return at + 1
-    return None
 
 
 def _fitting(run: Sequence[Segment], topic: Sequence[str], start: int) -> int:
@@ -239,7 +228,6 @@ def _step(pattern: Pattern, topic: Sequence[str], written: Sequence[str], pair: 
 def _judge(
     pattern: Pattern, topic: Sequence[str], pairs: Sequence[_Pair], steps: Sequence[Step]
 ) -> tuple[Outcome, str]:
-    """Return outcome and reason by the first misfit."""
     for pair, step in zip(pairs, steps, strict=True):
         if step.fits:
             continue

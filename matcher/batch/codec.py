@@ -2,13 +2,14 @@
 
 import json
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from matcher.dialects import DIALECTS, Dialect
+from matcher.dialects import DIALECTS, Dialect, get_dialect
 from matcher.errors import CorruptIndex, UnknownDialect
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -18,15 +19,54 @@ _PREFIX_BYTES: Final = len(_MAGIC) + 8  # the magic, the checksum of all bytes a
 _ALIGNMENT: Final = 8  # bytes
 
 
-def named(dialect: Dialect) -> str:
-    """Return the name under which `load` finds a dialect.
+class FlatIndex(ABC):
+    """Immutable index whose header and arrays are its binary form."""
 
-    Raises:
-        UnknownDialect: it is a dialect of your own.
-    """
-    if DIALECTS.get(dialect.name) is not dialect:
-        raise UnknownDialect(dialect.name, DIALECTS)
-    return dialect.name
+    _kind: ClassVar[str]
+    _types: ClassVar[Mapping[str, str]]
+    _header: dict[str, Any]
+    _arrays: Arrays
+    _dialect: Dialect
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Open a result of `to_bytes`, without copying its arrays or parsing its patterns.
+
+        Raises:
+            CorruptIndex: the data is not a result of `to_bytes`.
+        """
+        header, arrays = load(data, cls._kind, cls._types)
+        if not cls._is_consistent(header, arrays):
+            raise CorruptIndex("the parts of the index contradict one another")
+        index = cls.__new__(cls)
+        index._open(header, arrays, get_dialect(header["dialect"]))  # noqa: SLF001 - same class
+        return index
+
+    def to_bytes(self) -> bytes:
+        """Return the index as bytes, without tables that are derived from its arrays.
+
+        Raises:
+            UnknownDialect: the dialect is one of your own, which `from_bytes` could not find.
+        """
+        if DIALECTS.get(self._dialect.name) is not self._dialect:
+            raise UnknownDialect(self._dialect.name, DIALECTS)
+        return dump({**self._header, "dialect": self._dialect.name}, self._arrays)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} dialect={self._dialect.name!r} len={len(self)}>"
+
+    @abstractmethod
+    def __len__(self) -> int:
+        pass
+
+    @staticmethod
+    @abstractmethod
+    def _is_consistent(header: dict[str, Any], arrays: Arrays) -> bool:
+        """Return True if no look-up in an index of this header and these arrays can fail."""
+
+    @abstractmethod
+    def _open(self, header: dict[str, Any], arrays: Arrays, dialect: Dialect) -> None:
+        pass
 
 
 def dump(header: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -60,7 +100,15 @@ def load(data: bytes, kind: str, types: Mapping[str, str]) -> tuple[dict[str, An
     if zlib.crc32(memoryview(data)[8:]) != int.from_bytes(data[4:8], "little"):
         raise CorruptIndex("the checksum of the index is wrong")
     position = _PREFIX_BYTES + int.from_bytes(data[8:_PREFIX_BYTES], "little")
-    header, layout = _read(data[_PREFIX_BYTES:position])
+    try:
+        content = json.loads(data[_PREFIX_BYTES:position])
+    except (ValueError, RecursionError):
+        raise CorruptIndex("the header of the index is not JSON") from None
+    match content:
+        case [{"kind": str()} as header, [*layout]]:
+            pass
+        case _:
+            raise CorruptIndex("the header of the index does not name its kind")
     if header["kind"] != kind:
         raise CorruptIndex(f"the data holds {header['kind']}, not {kind}")
     if len(layout) != len(types):
@@ -87,14 +135,3 @@ def is_partition(bounds: Any, parts: int, whole: int) -> bool:
 def all_below(numbers: Any, limit: int) -> bool:
     """Return True if all numbers are at least 0 and below the limit."""
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < limit)
-
-
-def _read(text: bytes) -> tuple[dict[str, Any], list[Any]]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        raise CorruptIndex("the header of the index is not JSON") from None
-    match content:
-        case [{"kind": str()} as header, [*layout]]:
-            return header, layout
-    raise CorruptIndex("the header of the index does not name its kind")

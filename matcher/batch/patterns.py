@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.batch.codec import all_below, dump, is_partition, load, named
+from matcher.batch.codec import FlatIndex, all_below, is_partition
 from matcher.batch.segments import (
     MAX_POSITIONS,
     Salt,
@@ -27,7 +27,7 @@ from matcher.batch.segments import (
 )
 from matcher.batch.shapes import Keys, from_json, group_by_shape, shape_from_json, to_json, usable
 from matcher.dialects import DIALECTS, get_dialect
-from matcher.errors import CorruptIndex, refuse_text
+from matcher.errors import refuse_text
 from matcher.index import PatternIndex
 from matcher.pattern import Pattern, Tail
 
@@ -54,7 +54,7 @@ _TYPES: Final = {
 }
 
 
-class FlatPatterns:
+class FlatPatterns(FlatIndex):
     """Immutable index of patterns for batches of topics; patterns are numbered in the order given.
 
     The key of a pattern is the sum of one salted hash for each literal at its position. The key of a topic for one
@@ -79,6 +79,9 @@ class FlatPatterns:
         InvalidPattern: a text is not a pattern of the dialect.
         TypeError: a text was given in place of a list.
     """
+
+    _kind = "patterns"
+    _types = _TYPES
 
     def __init__(
         self,
@@ -111,34 +114,9 @@ class FlatPatterns:
         }
         self._open(header, arrays, rules)
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> FlatPatterns:
-        """Open a result of `to_bytes`, without copying its arrays or parsing its patterns.
-
-        Raises:
-            CorruptIndex: the data is not a result of `to_bytes`.
-        """
-        header, arrays = load(data, "patterns", _TYPES)
-        if not _is_consistent(header, arrays):
-            raise CorruptIndex("the parts of the index contradict one another")
-        index = cls.__new__(cls)
-        index._open(header, arrays, get_dialect(header["dialect"]))  # noqa: SLF001 - same class
-        return index
-
-    def to_bytes(self) -> bytes:
-        """Return the index as bytes, without the tables derived from its keys.
-
-        Raises:
-            UnknownDialect: the dialect is one of your own, which `from_bytes` could not find.
-        """
-        return dump({**self._header, "dialect": named(self._dialect)}, self._arrays)
-
     def __len__(self) -> int:
         """Return the number of patterns."""
         return int(self._header["size"])
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} dialect={self._dialect.name!r} len={len(self)}>"
 
     @property
     def nbytes(self) -> int:
@@ -157,10 +135,43 @@ class FlatPatterns:
         refuse_text("topics", topics)
         pairs = [self._match_chunk(topics[start : start + _CHUNK], start) for start in range(0, len(topics), _CHUNK)]
         if len(self._others):
-            pairs.append(self._match_others(topics))
-        none = np.zeros(0, np.int64)
-        return np.concatenate([none, *(pair[0] for pair in pairs)]), np.concatenate(
-            [none, *(pair[1] for pair in pairs)]
+            found = [(row, number) for row, topic in enumerate(topics) for number in self._others.match(topic)]
+            others = np.array(found, np.int64).reshape(-1, 2)
+            pairs.append((others[:, 0], others[:, 1]))
+        rows, numbers = zip((np.zeros(0, np.int64),) * 2, *pairs, strict=True)
+        return np.concatenate(rows), np.concatenate(numbers)
+
+    @staticmethod
+    def _is_consistent(header: dict[str, Any], arrays: Arrays) -> bool:
+        match header:
+            case {
+                "dialect": str(dialect),
+                "size": int(size),
+                "salt": str(salt),
+                "shapes": [*stored],
+                "others": [*others],
+            }:
+                pass
+            case _:
+                return False
+        keys, shapes, literals, numbers = (arrays[name] for name in ("keys", "shapes", "literals", "numbers"))
+        counts = np.array([len(shape_from_json(shape).literals) for shape in stored], np.int64)
+        return (
+            dialect in DIALECTS
+            and _HEX.fullmatch(salt) is not None
+            and all(isinstance(other, list) and len(other) == 2 and _is_number(other[0], size) for other in others)  # noqa: PLR2004
+            and bool((keys[1:] > keys[:-1]).all())
+            and usable(keys)
+            and len(numbers) + len(others) == size
+            and len(shapes) == len(keys)
+            and all_below(shapes, len(counts))
+            and is_partition(arrays["first_literals"], len(keys), len(literals))
+            and bool((np.diff(arrays["first_literals"]) == counts[shapes]).all())
+            and all_below(literals, len(arrays["lengths"]))
+            and is_partition(arrays["first_numbers"], len(keys), len(numbers))
+            and bool((np.diff(arrays["first_numbers"]) > 0).all())
+            and all_below(numbers, size)
+            and is_packed(arrays["texts"], arrays["lengths"])
         )
 
     def _open(self, header: dict[str, Any], arrays: Arrays, dialect: Dialect) -> None:
@@ -217,39 +228,6 @@ class FlatPatterns:
             literals = self._arrays["literals"].take(begins.take(hits) + column)
             real[hits] &= same_text(segments, places, self._literals, literals)
         return real.nonzero()[0]
-
-    def _match_others(self, topics: Sequence[str]) -> tuple[Ints, Ints]:
-        found = [(row, number) for row, topic in enumerate(topics) for number in self._others.match(topic)]
-        pairs = np.array(found, np.int64).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
-
-
-def _is_consistent(header: dict[str, Any], arrays: Arrays) -> bool:
-    """Return True if header and arrays are consistent: no look-up in their index can fail."""
-    match header:
-        case {"dialect": str(dialect), "size": int(size), "salt": str(salt), "shapes": [*stored], "others": [*others]}:
-            pass
-        case _:
-            return False
-    keys, shapes, literals, numbers = (arrays[name] for name in ("keys", "shapes", "literals", "numbers"))
-    counts = np.array([len(shape_from_json(shape).literals) for shape in stored], np.int64)
-    return (
-        dialect in DIALECTS
-        and _HEX.fullmatch(salt) is not None
-        and all(isinstance(other, list) and len(other) == 2 and _is_number(other[0], size) for other in others)  # noqa: PLR2004
-        and bool((keys[1:] > keys[:-1]).all())
-        and usable(keys)
-        and len(numbers) + len(others) == size
-        and len(shapes) == len(keys)
-        and all_below(shapes, len(counts))
-        and is_partition(arrays["first_literals"], len(keys), len(literals))
-        and bool((np.diff(arrays["first_literals"]) == counts[shapes]).all())
-        and all_below(literals, len(arrays["lengths"]))
-        and is_partition(arrays["first_numbers"], len(keys), len(numbers))
-        and bool((np.diff(arrays["first_numbers"]) > 0).all())
-        and all_below(numbers, size)
-        and is_packed(arrays["texts"], arrays["lengths"])
-    )
 
 
 def _is_number(value: Any, size: int) -> bool:

@@ -179,8 +179,9 @@ def matchable(segments: Segments, dialect: Dialect) -> Flags:
     first, last = segments.first[:-1], segments.first[1:] - 1
     sizes = segments.starts[last] + segments.lengths[last] - segments.starts[first]
     accepted = sizes > 0 if not dialect.empty_topic else np.ones(len(first), np.bool_)
+    end = int(segments.starts[-1] + segments.lengths[-1]) if len(segments.starts) else 0
     for code in dialect.forbidden_characters.encode():
-        _exclude(accepted, segments, np.flatnonzero(segments.data[: _end_of_topics(segments)] == code))
+        _exclude(accepted, segments, np.flatnonzero(segments.data[:end] == code))
     for text in dialect.forbidden_segments:
         word = np.uint64(int.from_bytes(text.encode(), "little"))
         found = np.flatnonzero((segments.lengths == len(text.encode())) & (segments.words == word))
@@ -263,10 +264,6 @@ def _mix(values: U64) -> U64:
     mixed = values * _M1
     mixed ^= mixed >> _SHIFT
     return mixed
-
-
-def _end_of_topics(segments: Segments) -> int:
-    return int(segments.starts[-1] + segments.lengths[-1]) if len(segments.starts) else 0
 
 
 def _exclude(accepted: Flags, segments: Segments, positions: Ints) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.batch.codec import all_below, dump, is_partition, load, named
+from matcher.batch.codec import FlatIndex, all_below, is_partition
 from matcher.batch.segments import (
     MAX_POSITIONS,
     Salt,
@@ -22,7 +22,7 @@ from matcher.batch.segments import (
     unpack,
 )
 from matcher.dialects import DIALECTS, get_dialect
-from matcher.errors import CorruptIndex, InvalidPattern, refuse_text
+from matcher.errors import InvalidPattern, refuse_text
 from matcher.pattern import MANY, ONE, Automaton, Pattern, Segment, Tail
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _TYPES: Final = {
 _FEW_TOPICS: Final = 256  # with so few topics left, the search for a rarer literal does not pay
 
 
-class FlatTopics:
+class FlatTopics(FlatIndex):
     """Immutable index of topics for look-ups by pattern; topics are numbered in the order given.
 
     Every distinct segment has a number. For each of the first `MAX_POSITIONS` positions the topics are sorted by the
@@ -67,6 +67,9 @@ class FlatTopics:
         TypeError: a text was given in place of a list.
     """
 
+    _kind = "topics"
+    _types = _TYPES
+
     def __init__(
         self, topics: Sequence[str], dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False
     ) -> None:
@@ -77,34 +80,9 @@ class FlatTopics:
         header = {"kind": "topics", "dialect": rules.name, "allow_inner_multi": allow_inner_multi}
         self._open(header, _build(segments, counts), rules)
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> FlatTopics:
-        """Open a result of `to_bytes`, without copying its arrays.
-
-        Raises:
-            CorruptIndex: the data is not a result of `to_bytes`.
-        """
-        header, arrays = load(data, "topics", _TYPES)
-        if not _is_consistent(header, arrays):
-            raise CorruptIndex("the parts of the index contradict one another")
-        index = cls.__new__(cls)
-        index._open(header, arrays, get_dialect(header["dialect"]))  # noqa: SLF001 - same class
-        return index
-
-    def to_bytes(self) -> bytes:
-        """Return the index as bytes.
-
-        Raises:
-            UnknownDialect: the dialect is one of your own, which `from_bytes` could not find.
-        """
-        return dump({**self._header, "dialect": named(self._dialect)}, self._arrays)
-
     def __len__(self) -> int:
         """Return the number of topics."""
         return len(self._counts)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} dialect={self._dialect.name!r} len={len(self)}>"
 
     @property
     def nbytes(self) -> int:
@@ -135,7 +113,9 @@ class FlatTopics:
             automaton = Automaton([pattern])
             rows = rows[[automaton.accepts(self._names_of(row)) for row in rows.tolist()]] if len(rows) else rows
         elif pattern.tail is Tail.STARTS:
-            rows = self._starting(rows, len(pattern.whole), str(pattern.segments[-1]))
+            numbers, start = self._segment(rows, len(pattern.whole)), str(pattern.segments[-1])
+            wanted = [number for number in np.unique(numbers).tolist() if self._names[number].startswith(start)]
+            rows = rows[np.isin(numbers, wanted)]
         found: Ints = rows.astype(np.int64)
         return found
 
@@ -149,6 +129,23 @@ class FlatTopics:
         found = [self.expand(pattern) for pattern in patterns]
         none = np.zeros(0, np.int64)
         return np.repeat(np.arange(len(found)), list(map(len, found))), np.concatenate([none, *found])
+
+    @staticmethod
+    def _is_consistent(header: dict[str, Any], arrays: Arrays) -> bool:
+        counts, firsts, places = arrays["counts"], arrays["firsts"], arrays["places"]
+        return (
+            header.get("dialect") in list(DIALECTS)  # a list, because the stored value may not be hashable
+            and isinstance(header.get("allow_inner_multi"), bool)
+            and is_partition(firsts, len(counts), len(arrays["segments"]))
+            and bool((counts >= 0).all() and (counts <= np.diff(firsts)).all())
+            and all_below(arrays["segments"], len(arrays["lengths"]))
+            and is_packed(arrays["texts"], arrays["lengths"])
+            and are_texts(unpack(arrays["texts"], arrays["lengths"]))
+            and len(places) <= MAX_POSITIONS + 1
+            and is_partition(places, len(places) - 1, len(arrays["kinds"]))
+            and is_partition(arrays["bounds"], len(arrays["kinds"]), len(arrays["postings"]))
+            and all_below(arrays["postings"], len(counts))
+        )
 
     def _open(self, header: dict[str, Any], arrays: Arrays, dialect: Dialect) -> None:
         self._header, self._arrays, self._dialect = header, arrays, dialect
@@ -200,18 +197,14 @@ class FlatTopics:
     def _rarest(self, literals: list[tuple[int, int]]) -> tuple[Any, int]:
         """Return the topics with the rarest literal, and its place; None without any literal."""
         rows, rarest_place = None, -1
-        for place, number in sorted(literals, key=self._rarity_key):
+        # Places with more distinct segments first, since fewer topics share each.
+        for place, number in sorted(literals, key=lambda each: self._places[each[0]] - self._places[each[0] + 1]):
             posting = self._posting(place, number)
             if rows is None or len(posting) < len(rows):
                 rows, rarest_place = posting, place
             if len(rows) <= _FEW_TOPICS:
                 break
         return rows, rarest_place
-
-    def _rarity_key(self, literal: tuple[int, int]) -> int:
-        """Return a sort key: literals at places with more distinct segments first, since fewer topics share each."""
-        place, _ = literal
-        return self._places[place] - self._places[place + 1]
 
     def _posting(self, place: int, number: int) -> Any:
         """Return the topics with this segment at this place, ascending."""
@@ -223,34 +216,14 @@ class FlatTopics:
         first, last = self._arrays["bounds"][start + spot : start + spot + 2]
         return self._arrays["postings"][first:last]
 
-    def _starting(self, rows: Any, place: int, start: str) -> Any:
-        """Return the topics whose segment at a place starts with this text."""
-        numbers = self._segment(rows, place)
-        wanted = [number for number in np.unique(numbers).tolist() if self._names[number].startswith(start)]
-        return rows[np.isin(numbers, wanted)]
-
-
-def _is_consistent(header: dict[str, Any], arrays: Arrays) -> bool:
-    """Return True if header and arrays are consistent: no look-up in their index can fail."""
-    counts, firsts, places = arrays["counts"], arrays["firsts"], arrays["places"]
-    return (
-        header.get("dialect") in list(DIALECTS)  # a list, because the stored value may not be hashable
-        and isinstance(header.get("allow_inner_multi"), bool)
-        and is_partition(firsts, len(counts), len(arrays["segments"]))
-        and bool((counts >= 0).all() and (counts <= np.diff(firsts)).all())
-        and all_below(arrays["segments"], len(arrays["lengths"]))
-        and is_packed(arrays["texts"], arrays["lengths"])
-        and are_texts(unpack(arrays["texts"], arrays["lengths"]))
-        and len(places) <= MAX_POSITIONS + 1
-        and is_partition(places, len(places) - 1, len(arrays["kinds"]))
-        and is_partition(arrays["bounds"], len(arrays["kinds"]), len(arrays["postings"]))
-        and all_below(arrays["postings"], len(counts))
-    )
-
 
 def _build(segments: Segments, counts: Ints) -> Arrays:
     """Number the distinct segments, and sort the topics by the segment at each place."""
-    samples, numbers = _distinct(segments)
+    while True:
+        hashed = hashes(segments, Salt(os.urandom(_SALT_BYTES)))
+        _, samples, numbers = np.unique(hashed, return_index=True, return_inverse=True)
+        if same_text(segments, np.arange(len(numbers)), segments, samples[numbers]).all():
+            break
     starts = segments.starts[samples]
     _, places = ranges(starts, starts + segments.lengths[samples] + 1)
     padding = np.zeros(8, np.uint8)
@@ -278,12 +251,3 @@ def _build(segments: Segments, counts: Ints) -> Arrays:
         "bounds": np.concatenate((none, *bounds, [placed])).astype(np.int32),
         "places": np.array(place_firsts, np.int32),
     }
-
-
-def _distinct(segments: Segments) -> tuple[Ints, Ints]:
-    """Return a sample of each distinct segment, and the number of the sample for each segment."""
-    while True:
-        hashed = hashes(segments, Salt(os.urandom(_SALT_BYTES)))
-        _, samples, numbers = np.unique(hashed, return_index=True, return_inverse=True)
-        if same_text(segments, np.arange(len(numbers)), segments, samples[numbers]).all():
-            return samples, numbers

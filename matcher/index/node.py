@@ -126,7 +126,6 @@ class Node(dict[str, "Node[V]"], Generic[V]):
             self[str(segment)] = following
 
     def _drop_entries(self, pattern: Pattern) -> None:
-        """Remove the empty entries of a pattern."""
         if len(pattern.whole) > MAX_DEPTH:
             long = self.long or {}
             del long[pattern.text, pattern.policy]

@@ -157,7 +157,6 @@ class PatternIndex(Generic[V]):
         return removed
 
     def _matching(self, topic: str) -> list[Entries[V]]:
-        """Return the matching entries, best first."""
         segments = self._split(topic)
         if segments is None:
             return []
@@ -176,7 +175,6 @@ class PatternIndex(Generic[V]):
 
 
 def _ends(level: list[Node[V]]) -> list[Entries[V]]:
-    """Return the entries of the patterns that end at these nodes."""
     return [here for node in level if (here := node.here) is not None]
 
 

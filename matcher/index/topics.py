@@ -195,7 +195,6 @@ class TopicIndex:
         return root
 
     def _path(self, segments: list[str]) -> list[_Node]:
-        """Return the nodes along the segments, as far as they exist."""
         nodes = [self._root]
         for segment in segments:
             following = nodes[-1].children.get(segment)
@@ -252,7 +251,6 @@ class TopicIndex:
 
 
 def _topics(level: list[_Node]) -> list[str]:
-    """Return the topics that end at the nodes."""
     return [node.topic for node in level if node.topic is not None]
 
 
