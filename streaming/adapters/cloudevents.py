@@ -284,7 +284,6 @@ class _Bridge:
         return self._count
 
     def _check(self, sources: Sequence[str], outputs: Sequence[str]) -> None:
-        """Check that all topics exist and are accessible."""
         for needed in (*map(readable, sources), *map(writable, outputs)):
             error = self._consumer.list_topics(needed.name, timeout=_REQUEST_SECONDS).topics[needed.name].error
             if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -312,7 +311,6 @@ class _Bridge:
                 self._write(records, convert)
 
     def _write(self, messages: list[Message], convert: Callable[[Message], Produced]) -> None:
-        """Write one transaction."""
         producer, refused = self._producer, list[KafkaError]()
 
         def written(error: KafkaError | None, _: Message) -> None:

@@ -163,7 +163,6 @@ class TopicEvents:
         return WatchFailed(f"The events cannot be written to the topic {self._events!r}: {why}.")
 
     def _topics(self) -> dict[str, KafkaError | None]:
-        """Return all Kafka topics, each with its error."""
         try:
             found = self._admin.list_topics(timeout=ANSWER_SECONDS)
         except KafkaException as error:

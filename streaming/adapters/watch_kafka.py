@@ -185,7 +185,6 @@ class _Watcher:
                 pause = max(options.interval - spent, spent)
 
     def _poll(self) -> None:
-        """Poll the cluster, and announce the changes."""
         watch = self._watch
         try:
             found = self._cluster.list_topics(self._selected, watch.announced, watch.doubtful)

@@ -178,7 +178,6 @@ class SubscriptionClient:
             self._settled.set()
 
     def _follow(self) -> None:
-        """Read until stopped."""
         refresh_at = 0.0
         while not self._stop.is_set():
             if time.monotonic() >= refresh_at:
@@ -193,7 +192,6 @@ class SubscriptionClient:
                     return
 
     def _assign_new_partitions(self) -> None:
-        """Begin to read new partitions."""
         try:
             found = self._consumer.list_topics(self._topic, timeout=_REQUEST_SECONDS).topics[self._topic]
             if found.error is not None and not self._partitions:  # for a topic in use, reading reports the same error

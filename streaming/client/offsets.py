@@ -73,14 +73,6 @@ class PartShare:
         self._client_id = client_id
         self._parts: dict[str, set[TopicPart]] = {}
 
-    @property
-    def topics(self) -> set[str]:
-        """Topics of which the client should read a partition."""
-        return set(self._parts)
-
-    def __contains__(self, part: TopicPart) -> bool:
-        return part in self._parts.get(part.topic, ())
-
     def change(self, topic: str, partitions: int, clients: Collection[str]) -> ShareChange:
         """Apply the state of a topic, and return the difference.
 

@@ -139,9 +139,8 @@ class KafkaRequests:
             Producer,
             {
                 "log_level": 0,
-                "message.timeout.ms": max(
-                    1_000, round(1_000 * lease_seconds)
-                ),  # a request after the lease has no effect
+                # A request after the lease has no effect.
+                "message.timeout.ms": max(1_000, round(1_000 * lease_seconds)),
                 **options,
                 "enable.idempotence": True,
                 "error_cb": lambda _: None,
@@ -168,11 +167,6 @@ class KafkaRequests:
         """Send the next request at once."""
         self._due.set()
 
-    def change(self, subscription: KafkaSubscription) -> None:
-        """Send another set of patterns."""
-        self._subscription = subscription
-        self.renew_now()
-
     def close(self) -> bool:
         """End the subscription; return False if Kafka did not acknowledge the request in time."""
         self._stop.set()
@@ -183,7 +177,6 @@ class KafkaRequests:
         return self._producer.flush(_LEAVE_SECONDS) == 0 and self.error is None
 
     def _run(self) -> None:
-        """Body of the thread."""
         due_at = time.monotonic() + self._interval
         while not self._stop.wait(_TICK_SECONDS):
             try:

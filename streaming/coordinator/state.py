@@ -225,7 +225,6 @@ class LeaseIndexes:
 
 
 def _recount(counts: Counter[str], former: ClientLease | None, later: ClientLease | None) -> None:
-    """Count the parents of a client by its later lease."""
     counts.subtract(() if former is None else former.parents)
     counts.update(() if later is None else later.parents)
 

@@ -14,9 +14,6 @@ Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.bool_] | Ints | slice
 """Selection of elements of a column: a mask, indices, or a slice."""
 
-COLUMNAR_MIN_TOPICS = 64
-"""Number of topics from which on columns are faster; fewer are faster one by one."""
-
 
 class SourceColumns(NamedTuple):
     """Sources of many entries of one stream (see `Source`)."""
@@ -135,7 +132,6 @@ class Hits(NamedTuple):
 
 
 def _sort_order(hits: Hits, subscriber_count: int, text_count: int, max_sort_key: int) -> Ints:
-    """Return the order of hits by topic, then subscriber, then entry."""
     per_topic = subscriber_count * text_count
     minor = hits.subscribers * text_count + hits.texts
     if (int(hits.rows.max(initial=-1)) + 1) * per_topic <= max_sort_key:

@@ -204,6 +204,9 @@ def _request(record: dict[str, Any], *, repeated: bool = False) -> SubscriptionR
     )
     if _OWN_FIELDS.isdisjoint(record):
         return request
+    piece = record.get("piece")
+    if piece is not None and not (isinstance(piece, list) and list(map(type, piece)) == [int, str]):
+        raise Rejected(Reason.WRONG_TYPE, "piece must be an array of a number and a text")
     return request._replace(
         as_of=optional_place(record, "asOf"),
         expired=record.get("expired") is True,
@@ -213,7 +216,7 @@ def _request(record: dict[str, Any], *, repeated: bool = False) -> SubscriptionR
         continues=record.get("continues") is True,
         later_count=optional_integer(record, "laterCount"),
         forgets=record.get("forgets") is True,
-        piece=_piece(record),
+        piece=None if piece is None else (piece[0], piece[1]),
     )
 
 
@@ -230,15 +233,6 @@ def parse_repeated(text: str, end: SubscriptionRequest) -> tuple[Place, Subscrip
     fields = json_object(text.encode())
     names = {"clientId": end.client_id, "group": end.group, "topic": end.parent}
     return required_place(fields, "place"), _request({**fields, **names})
-
-
-def _piece(record: dict[str, Any]) -> tuple[int, str] | None:
-    piece = record.get("piece")
-    if piece is None:
-        return None
-    if not (isinstance(piece, list) and list(map(type, piece)) == [int, str]):
-        raise Rejected(Reason.WRONG_TYPE, "piece must be an array of a number and a text")
-    return piece[0], piece[1]
 
 
 def _ends(record: dict[str, Any]) -> Mapping[str, End] | None:

@@ -194,7 +194,13 @@ def _read_group_event(record: dict[str, Any]) -> GroupEvent:
             Reason.GROUP_NOT_PLACED, f"the attributes lack {BIND_TOPIC}, the parent topic on which the group acts"
         )
     if attributes:
-        _check_attributes(attributes)
+        model = attributes.get(MODEL, "Shared")
+        if model.lower() not in ("shared", "exclusive"):
+            raise Rejected(Reason.OUT_OF_RANGE, f"{MODEL} is {excerpt(model)}; it must be Shared or Exclusive")
+        quota = attributes.get(QUOTA, str(UNLIMITED))
+        if re.fullmatch(r"-1|[0-9]{1,18}", quota) is None:
+            message = f"{QUOTA} is {excerpt(quota)}; it must be a whole number, {UNLIMITED} for no limit"
+            raise Rejected(Reason.OUT_OF_RANGE, message)
         return GroupEvent(group, attributes, checked_name(BIND_TOPIC, attributes[BIND_TOPIC]))
     parent, bound_to = optional_name(record, "parentTopic"), optional_name(record, "boundTo")
     return GroupEvent(group, attributes, parent, optional_place(record, "supersededBy"), bound_to)
@@ -209,17 +215,6 @@ def _attribute(key: str, value: Any) -> str:
     if isinstance(value, int | float) and key != BIND_TOPIC:
         return str(value)
     raise Rejected(Reason.WRONG_TYPE, f"attribute {excerpt(key)} must be a string, not {type_of(value)}")
-
-
-def _check_attributes(attributes: Mapping[str, str]) -> None:
-    model = attributes.get(MODEL, "Shared")
-    if model.lower() not in ("shared", "exclusive"):
-        raise Rejected(Reason.OUT_OF_RANGE, f"{MODEL} is {excerpt(model)}; it must be Shared or Exclusive")
-    quota = attributes.get(QUOTA, str(UNLIMITED))
-    if re.fullmatch(r"-1|[0-9]{1,18}", quota) is None:
-        raise Rejected(
-            Reason.OUT_OF_RANGE, f"{QUOTA} is {excerpt(quota)}; it must be a whole number, {UNLIMITED} for no limit"
-        )
 
 
 def parse_clock(payload: bytes | None) -> Tick | Alarm | Wake:

@@ -227,7 +227,6 @@ def requests_of(payload: bytes) -> list[bytes]:
 
 
 def _fields(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield name and text of each field of a JSON object."""
     for part in _parts(text):
         name = _STRING.match(part)
         if name is not None:

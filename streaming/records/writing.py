@@ -365,7 +365,6 @@ class Tables(NamedTuple):
 
 
 def _text_lines(texts: Sequence[str]) -> bytes:
-    """Return strings as JSON, a line each."""
     plain = '"{}"'.format('"\n"'.join(texts)).encode()
     if len(orjson.dumps(texts)) == len(plain) + len("[]"):  # no character is escaped
         return plain
@@ -383,5 +382,4 @@ def _place_lines(sources: SourceColumns) -> bytes:
 
 
 def _lines(values: Ints) -> bytes:
-    """Return integers, a line each."""
     return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].replace(b",", b"\n")

@@ -286,7 +286,6 @@ def decode(body: bytes) -> Iterator[Message]:
 
 
 def _message(body: bytes, start: int) -> tuple[int, int, dict[str, str]]:
-    """Decode size, store time and properties of the message at an offset."""
     size, magic, _, _, _, _, _, flag, _ = _HEAD.unpack_from(body, start)
     if magic not in {_MAGIC, _MAGIC_WIDE} or start + size > len(body):
         raise Damaged(f"no message at byte {start}")

@@ -296,7 +296,6 @@ class Deaths:
         return lasts_ms
 
     async def _go_on_searching(self, broker: ParentBroker) -> None:
-        """Probe the next part of all topics."""
         if self._search is None:
             self._search = iter(self._topics.lives(self._name))
             self._tally.search()

@@ -154,7 +154,8 @@ class OfficialConsumer:
         try:
             MessagingResultChecker.check(answer.status)
         except Exception as error:
-            raise self._refusal(answer.status.code, answer.status.message) from error
+            code, message = Code.Name(answer.status.code), answer.status.message
+            raise LiteSubscriptionRefused(refusal(code, message, self._where, self._group, self._parent)) from error
 
     def renew(self) -> None:
         """Register the client again at proxies whose streams have ended.
@@ -193,9 +194,6 @@ class OfficialConsumer:
         """Close the client after waiting for messages in progress."""
         if self._consumer.is_running:
             self._consumer.shutdown()
-
-    def _refusal(self, code: int, message: str) -> LiteSubscriptionRefused:
-        return LiteSubscriptionRefused(refusal(Code.Name(code), message, self._where, self._group, self._parent))
 
 
 def refusal(code: str, message: str, where: str, group: str, parent: str) -> str:

@@ -265,7 +265,6 @@ class Link:
             await writer.wait_closed()
 
     async def _open(self) -> asyncio.StreamWriter:
-        """Return the open connection, or connect."""
         async with self._opening:
             if self._connection is None or self._connection[1].done():
                 reader, writer = await self._connect()

@@ -279,7 +279,6 @@ class Keeper:
         self._is_failing = True
 
     def _report_not_received(self) -> None:
-        """Log new topics that match but cannot be received."""
         found = self._topics.not_received
         new = [name for name in found if name not in self._reported]
         if new:

@@ -152,7 +152,6 @@ class _LiteWatcher:
             await self._parent.close()
 
     async def _catch_up(self) -> None:
-        """Announce the differences between existing and announced topics."""
         changes = iter(await self._survey(await self._history()))
         while some := list(islice(changes, _EVENTS_A_WRITE)):
             await self._write(some)
@@ -160,7 +159,6 @@ class _LiteWatcher:
         gc.freeze()  # most of these objects stay, and traversing them in each collection would delay births
 
     async def _history(self) -> Mapping[str, str | None]:
-        """Read back the announced topics, with their ids."""
         watch, deadline = Watch(), time.monotonic() + _START_SECONDS
         try:
             await asyncio.to_thread(until_answered, lambda: read_back(self._events, watch), deadline, self._stop)
@@ -214,7 +212,6 @@ class _LiteWatcher:
         return alive
 
     async def _follow(self) -> None:
-        """Follow all queues and brokers, including new ones."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._announce())
             queues, brokers = set[Queue](), set[str]()
@@ -234,7 +231,6 @@ class _LiteWatcher:
                         self._note(self._topics.give_up())
 
     async def _follow_queue(self, queue: Queue) -> None:
-        """Record births in a queue as they happen."""
         while True:
             try:
                 found = await self._parent.brokers[queue.broker].pull(
@@ -278,7 +274,6 @@ class _LiteWatcher:
             self._topics.expect(life, now_ms(), last_ms, self._parent.lasts_ms[broker])
 
     async def _follow_deaths(self, name: str) -> None:
-        """Record ends of topics on a broker."""
         deaths = Deaths(name, self._topics, self._note)
         while True:
             await asyncio.sleep(deaths.pause_seconds)
