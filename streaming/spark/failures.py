@@ -5,9 +5,7 @@ import re
 from pyspark.errors import StreamingQueryException
 
 from streaming.config import Settings
-
-_MICRO_BATCH_BYTES = 900_000_000
-"""Bytes of input records that a single shard can take in a micro-batch, within a heap of 1 GiB; see `route`."""
+from streaming.spark.route import MICRO_BATCH_BYTES
 
 _WORKER_GONE = "Python worker exited unexpectedly"
 """Spark's text about a killed worker; if an entry kills it, this is detected before (see `quarantine`)."""
@@ -53,10 +51,10 @@ def end_of_java(code: int, settings: Settings) -> str:
 
 
 def _no_room(settings: Settings) -> str:
-    fewer = max(1, min(_MICRO_BATCH_BYTES // settings.max_value_bytes, settings.max_offsets_per_trigger // 2))
+    fewer = max(1, min(MICRO_BATCH_BYTES // settings.max_value_bytes, settings.max_offsets_per_trigger // 2))
     return (
-        "Spark had no room for the records of this micro-batch: those of one shard may have 2 GB, and all must fit "
-        "into Java's memory (heap_bytes). The next start reads the same records, huge ones in part. If it has no room "
+        "Spark had no room for the records of this micro-batch: all must fit into Java's memory (heap_bytes), and "
+        "those of one shard into 2 GB. The next start reads the same records, huge ones in part. If it has no room "
         "either, make a checkpoint that reads fewer at once: reexpand rebuild --from-state "
         f"--former {settings.checkpoint} --checkpoint NEW --max-offsets-per-trigger {fewer}. "
         "Start the job there with the same number, until it has caught up."

@@ -8,10 +8,10 @@ from streaming.kafka.facts import Offsets
 from streaming.spark import counts, kafka_options, limits_note, origin, positions, sinks
 from streaming.spark.expand import NO_PRECAUTIONS, Precautions, expand
 from streaming.spark.kafka_admin import KafkaAdmin
-from streaming.spark.route import BEGINNING_BYTES, longest_value, route
+from streaming.spark.route import BEGINNING_BYTES, MICRO_BATCH_BYTES, longest_value, route
 
-_BOUNDED = "reexpand.BoundedKafka"
-"""Java class of the source that cuts long values while it decompresses them."""
+_SOURCE = "reexpand.BoundedKafka"
+"""Java class of the source."""
 
 
 def start(
@@ -52,7 +52,14 @@ def start(
     return sinks.start(addressed, settings, fence)
 
 
-def read(spark: SparkSession, settings: Settings, beginning: str, *, bounded: bool = False) -> DataFrame:
+def read(
+    spark: SparkSession,
+    settings: Settings,
+    beginning: str,
+    *,
+    bounded: bool = False,
+    budget: int = MICRO_BATCH_BYTES,
+) -> DataFrame:
     """Read all input streams through one Kafka source, so that each micro-batch is a consistent cut.
 
     Args:
@@ -60,6 +67,7 @@ def read(spark: SparkSession, settings: Settings, beginning: str, *, bounded: bo
         settings: settings of the job.
         beginning: first offsets of a new checkpoint, from `positions.beginning`.
         bounded: read records of any size with little memory; values beyond all bounds are cut.
+        budget: size in bytes of the values of a micro-batch; each partition has at least one record in it.
     """
     options = {
         "subscribe": ",".join(settings.inputs),
@@ -70,5 +78,5 @@ def read(spark: SparkSession, settings: Settings, beginning: str, *, bounded: bo
         "kafka.isolation.level": "read_committed",
         **kafka_options.for_spark(settings),
     }
-    bounds = {"bound": str(longest_value(settings)), "beginning": str(BEGINNING_BYTES)} if bounded else {}
-    return spark.readStream.format(_BOUNDED if bounded else "kafka").options(**options, **bounds).load()
+    bounds = {"budget": budget, "bound": longest_value(settings), "beginning": BEGINNING_BYTES, "cuts": bounded}
+    return spark.readStream.format(_SOURCE).options(**options, **bounds).load()

@@ -24,8 +24,13 @@ from streaming.worker.signature import SIGN_FIELD, SUFFIX_BYTES
 PIECE_BYTES = 65_536
 """Size in bytes above which a payload goes to Python in pieces, each a row.
 
-An Arrow batch is bounded by a number of rows, so this bounds its bytes. It does not bound the bytes of a key: Spark
-holds all rows of a key in a micro-batch in one buffer, of at most 2 GB.
+An Arrow batch is bounded by a number of rows, so this bounds its bytes.
+"""
+
+MICRO_BATCH_BYTES = 250_000_000
+"""Size in bytes of the values of a micro-batch.
+
+Spark holds all rows of a key in a micro-batch in one buffer, of at most 2 GB, and a worker holds them decoded.
 """
 
 SIGNED_BYTES = 1_048_576

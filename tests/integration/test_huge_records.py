@@ -1,6 +1,9 @@
 """Records that Kafka's consumer cannot read within Java's memory: the job reads their beginning, and goes on."""
 
+import json
 import time
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -64,8 +67,30 @@ def test_the_bounded_source_reads_what_the_other_one_reads(
     assert cut == whole
 
 
-def read(spark: SparkSession, streams: Streams, per_trigger: int, *, bounded: bool) -> list[tuple[Any, ...]]:
-    """Return the records that a source reads, values beyond all bounds as their size and their beginning."""
+@pytest.mark.parametrize("bounded", [False, True])
+def test_the_values_of_a_micro_batch_are_bounded(
+    spark: SparkSession, mixed: Streams, *, bounded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their batches of Kafka compress, except a single value beyond the bound."""
+    budget, longest = 1_200_000, longest_value(mixed.settings)
+    records = read(spark, mixed, 1_000, bounded=bounded)
+    monkeypatch.setattr(job, "read", partial(job.read, budget=budget))
+    ends: list[int] = []
+    assert read(spark, mixed, 1_000, bounded=bounded, ends=ends) == records
+    costs = {offset: size if size <= longest else BEGINNING_BYTES for _, _, offset, *_, size in records}
+    spent = [[cost for offset, cost in costs.items() if first <= offset < end] for first, end in pairwise((0, *ends))]
+    assert sum(map(len, spent)) == len(records)
+    assert all(sum(each) <= budget for each in spent)
+    assert len([each for each in spent if len(each) > 1]) >= len(CODECS)
+
+
+def read(
+    spark: SparkSession, streams: Streams, per_trigger: int, *, bounded: bool, ends: list[int] | None = None
+) -> list[tuple[Any, ...]]:
+    """Return the records that a source reads, values beyond all bounds as their size and their beginning.
+
+    The offsets of the topic events at which micro-batches end are added to `ends`.
+    """
     settings = streams.settings.model_copy(update={"max_offsets_per_trigger": per_trigger})
     beginning = positions.dump({topic: {0: EARLIEST} for topic in settings.inputs})
     records = job.read(spark, settings, beginning, bounded=bounded)
@@ -82,6 +107,9 @@ def read(spark: SparkSession, streams: Streams, per_trigger: int, *, bounded: bo
         .start()
     )
     assert query.awaitTermination(LONGEST_SECONDS)
+    if ends is not None:
+        progress = [json.loads(each["sources"][0]["endOffset"]) for each in query.recentProgress]
+        ends += [each[settings.topic_events]["0"] for each in progress]
     return sorted(tuple(row) for row in spark.table(name).collect())
 
 

@@ -323,7 +323,7 @@ def test_a_part_that_is_missing_is_one_sentence() -> None:
 def test_a_micro_batch_that_finds_no_room_is_told_with_the_way_out(said: str) -> None:
     """It may fail at each start."""
     assert "no room for the records of this micro-batch" in said
-    assert "--from-state --former /c --checkpoint NEW --max-offsets-per-trigger 900." in said
+    assert "--from-state --former /c --checkpoint NEW --max-offsets-per-trigger 250." in said
 
 
 def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:

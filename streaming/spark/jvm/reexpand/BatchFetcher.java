@@ -1,6 +1,7 @@
 package reexpand;
 
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.time.Duration;
 import java.util.Collections;
 import java.util.Iterator;
@@ -190,7 +191,7 @@ final class BatchFetcher {
             Thread.sleep(PAUSE_MILLIS);
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
-            throw new IOException("interrupted");
+            throw new InterruptedIOException("interrupted");
         }
     }
 }

@@ -23,14 +23,14 @@ final class BatchRecords {
     private final InputStream input;
     private int left;
 
-    BatchRecords(RecordBatch batch, int bound, int beginning) throws IOException {
+    BatchRecords(RecordBatch batch, int bound, int beginning, BufferSupplier buffers) throws IOException {
         if (!(batch instanceof DefaultRecordBatch)) {
             throw new IOException("a batch of Kafka has a format of releases before 0.11, which the next start reads");
         }
         this.batch = (DefaultRecordBatch) batch;
         this.bound = bound;
         this.beginning = beginning;
-        this.input = this.batch.recordInputStream(BufferSupplier.NO_CACHING);
+        this.input = this.batch.recordInputStream(buffers);
         this.left = batch.countOrNull().intValue();
     }
 

@@ -8,6 +8,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
@@ -16,24 +17,34 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Spark's Kafka source, except that its tasks read records of any size with little memory.
+ * Spark's Kafka source, with micro-batches that are bounded in bytes, and tasks that may read with little memory.
  *
- * Kafka's consumer allocates a whole record, and a compressed batch of 1 MB may hold 1 GB or more. This source
- * reads the beginning of a value while it decompresses the batch, and skips keys and headers.
+ * It takes the options of Spark's source, and writes the same offsets to the checkpoint. Its own options:
  *
- * It takes the options of Spark's source, and the option "bound": the size in bytes above which a value is cut to the
- * option "beginning". The column "size" has the size of the whole value. It writes the same offsets to the checkpoint.
+ * "budget": the size in bytes of all values of a micro-batch, in which at least one record of a partition is read.
+ * "cuts": true if values are cut. Kafka's consumer allocates a whole record, and a compressed batch of 1 MB may hold
+ * 1 GB or more. Then a task reads the beginning of a value while it decompresses the batch, and skips keys and headers.
+ * The column "size" has the size of the whole value.
+ * "bound": the size in bytes above which a value is cut to the option "beginning".
  */
 public final class BoundedKafka implements TableProvider, SupportsRead, ScanBuilder, Scan {
 
-    private CaseInsensitiveStringMap options;
+    private final CaseInsensitiveStringMap options;
+
+    public BoundedKafka() {
+        this(CaseInsensitiveStringMap.empty());
+    }
+
+    private BoundedKafka(CaseInsensitiveStringMap options) {
+        this.options = options;
+    }
 
     public StructType inferSchema(CaseInsensitiveStringMap options) {
-        return schema();
+        return new BoundedKafka(options).schema();
     }
 
     public Table getTable(StructType schema, Transform[] partitioning, Map properties) {
-        return this;
+        return new BoundedKafka(new CaseInsensitiveStringMap(properties));
     }
 
     public String name() {
@@ -41,6 +52,9 @@ public final class BoundedKafka implements TableProvider, SupportsRead, ScanBuil
     }
 
     public StructType schema() {
+        if (!cuts()) {
+            return kafka().readSchema();
+        }
         return new StructType()
             .add("topic", "string")
             .add("partition", "int")
@@ -55,9 +69,7 @@ public final class BoundedKafka implements TableProvider, SupportsRead, ScanBuil
     }
 
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        BoundedKafka scan = new BoundedKafka();
-        scan.options = options;
-        return scan;
+        return new BoundedKafka(options);
     }
 
     public Scan build() {
@@ -68,12 +80,26 @@ public final class BoundedKafka implements TableProvider, SupportsRead, ScanBuil
         return schema();
     }
 
+    public CustomMetric[] supportedCustomMetrics() {
+        return kafka().supportedCustomMetrics();
+    }
+
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+        return new BoundedStream(
+            kafka().toMicroBatchStream(checkpointLocation),
+            options.getLong("budget", Long.MAX_VALUE),
+            options.getInt("bound", Integer.MAX_VALUE),
+            options.getInt("beginning", Integer.MAX_VALUE),
+            cuts());
+    }
+
+    private boolean cuts() {
+        return options.getBoolean("cuts", false);
+    }
+
+    private Scan kafka() {
         TableProvider provider = new KafkaSourceProvider();
         SupportsRead kafka = (SupportsRead) provider.getTable(null, new Transform[0], options.asCaseSensitiveMap());
-        return new BoundedStream(
-            kafka.newScanBuilder(options).build().toMicroBatchStream(checkpointLocation),
-            options.getInt("bound", Integer.MAX_VALUE),
-            options.getInt("beginning", Integer.MAX_VALUE));
+        return kafka.newScanBuilder(options).build();
     }
 }

@@ -4,7 +4,7 @@ import java.util.HashMap;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 
-/** Offsets of a Kafka partition for one task. */
+/** Offsets of a Kafka partition. */
 final class BoundedPartition implements InputPartition {
 
     private static final long serialVersionUID = 1L;
@@ -23,6 +23,15 @@ final class BoundedPartition implements InputPartition {
         this.options = options;
         this.bound = bound;
         this.beginning = beginning;
+    }
+
+    /** Returns the same partition with another end. */
+    BoundedPartition until(long end) {
+        return new BoundedPartition(place, from, end, options, bound, beginning);
+    }
+
+    long size() {
+        return until - from;
     }
 
     boolean readsCommitted() {

@@ -6,6 +6,7 @@ import java.util.Iterator;
 import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.record.RecordBatch;
 import org.apache.kafka.common.requests.FetchResponse;
+import org.apache.kafka.common.utils.BufferSupplier;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -78,7 +79,7 @@ final class BoundedReader implements PartitionReader {
         if (isHidden || batch.isControlBatch()) {
             position = Math.max(position, batch.nextOffset());
         } else {
-            records = new BatchRecords(batch, partition.bound, partition.beginning);
+            records = new BatchRecords(batch, partition.bound, partition.beginning, BufferSupplier.NO_CACHING);
         }
     }
 

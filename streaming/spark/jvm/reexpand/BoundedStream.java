@@ -1,5 +1,7 @@
 package reexpand;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -11,24 +13,58 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
+import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 
-/** The driver's part: Spark's Kafka source plans, and the partitions that it plans are read by our own readers. */
-final class BoundedStream implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics {
+/** The driver's part: Spark's Kafka source plans, a budget of bytes may end partitions earlier. */
+final class BoundedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
 
     private final MicroBatchStream kafka;
+    private final long budget;
     private final int bound;
     private final int beginning;
+    private final boolean cuts; // so that our own readers read
 
-    BoundedStream(MicroBatchStream kafka, int bound, int beginning) {
+    BoundedStream(MicroBatchStream kafka, long budget, int bound, int beginning, boolean cuts) {
         this.kafka = kafka;
+        this.budget = budget;
         this.bound = bound;
         this.beginning = beginning;
+        this.cuts = cuts;
     }
 
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
+        return cuts ? partitions(start, end) : kafka.planInputPartitions(start, end);
+    }
+
+    public PartitionReaderFactory createReaderFactory() {
+        return cuts ? new Readers() : kafka.createReaderFactory();
+    }
+
+    public Offset latestOffset(Offset start, ReadLimit limit) {
+        Offset end = ((SupportsAdmissionControl) kafka).latestOffset(start, limit);
+        return end == null || end.equals(start) ? end : affordable(start, (KafkaSourceOffset) end);
+    }
+
+    private Offset affordable(Offset start, KafkaSourceOffset end) {
+        scala.collection.immutable.Map offsets = end.partitionToOffsets();
+        BoundedPartition[] partitions = partitions(start, end);
+        try {
+            new ByteBudget(budget, bound, beginning).cut(partitions);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        for (int number = 0; number < partitions.length; number++) {
+            Long until = Long.valueOf(partitions[number].until);
+            offsets = (scala.collection.immutable.Map) offsets.updated(partitions[number].place, until);
+        }
+        return new KafkaSourceOffset(offsets);
+    }
+
+    private BoundedPartition[] partitions(Offset start, Offset end) {
         InputPartition[] planned = kafka.planInputPartitions(start, end);
-        InputPartition[] bounded = new InputPartition[planned.length];
+        BoundedPartition[] bounded = new BoundedPartition[planned.length];
         for (int number = 0; number < planned.length; number++) {
             KafkaBatchInputPartition each = (KafkaBatchInputPartition) planned[number];
             bounded[number] = new BoundedPartition(
@@ -42,10 +78,6 @@ final class BoundedStream implements MicroBatchStream, SupportsAdmissionControl,
         return bounded;
     }
 
-    public PartitionReaderFactory createReaderFactory() {
-        return new Readers();
-    }
-
     public Offset initialOffset() {
         return kafka.initialOffset();
     }
@@ -54,16 +86,16 @@ final class BoundedStream implements MicroBatchStream, SupportsAdmissionControl,
         return kafka.latestOffset();
     }
 
-    public Offset latestOffset(Offset start, ReadLimit limit) {
-        return ((SupportsAdmissionControl) kafka).latestOffset(start, limit);
-    }
-
     public ReadLimit getDefaultReadLimit() {
         return ((SupportsAdmissionControl) kafka).getDefaultReadLimit();
     }
 
     public Offset reportLatestOffset() {
         return ((SupportsAdmissionControl) kafka).reportLatestOffset();
+    }
+
+    public void prepareForTriggerAvailableNow() {
+        ((SupportsTriggerAvailableNow) kafka).prepareForTriggerAvailableNow();
     }
 
     public Map metrics(Optional latestConsumed) {
