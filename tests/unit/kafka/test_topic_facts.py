@@ -67,7 +67,7 @@ def test_a_topic_that_is_missing_or_another_one_is_named(role: str) -> None:
         assert not any(other in said for other in FOUND if other != name)
 
 
-@pytest.mark.parametrize("role", facts.DISPENSABLE)
+@pytest.mark.parametrize("role", sorted(facts.DISPENSABLE))
 def test_a_topic_that_the_job_makes_anew_may_be_another_one(role: str) -> None:
     name = NAMES[role]
     facts.check_identity(SETTINGS, NOTED, without([name]), [name])
