@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.environment import restored_environment
+from tests.support.environment import forget_machine, restored_environment
+
+forget_machine()
 
 # A machine that does other work as well is slow at times, and right all the same. The examples of the usual run are the
 # same each time; who asks for a number of them (make test-histories) gets new ones.

@@ -12,16 +12,14 @@ from streaming.cli import main
 from streaming.records.model import Reason, Source, Stream
 from streaming.records.writing import dead_letter
 from tests.support.builders import group_json, request_json, request_value, topic_json
-from tests.support.environment import forget_settings
 from tests.support.running_job import Streams
 
 Dlq = Callable[..., Result]
 
 
 @pytest.fixture
-def dlq(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> Dlq:
+def dlq(streams: Streams) -> Dlq:
     """Runs the verb for the topics of the test."""
-    forget_settings(monkeypatch)
 
     def run(verb: str, *arguments: str) -> Result:
         settings = streams.settings

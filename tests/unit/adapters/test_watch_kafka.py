@@ -178,7 +178,6 @@ def test_a_stop_does_not_wait_for_a_broker_that_is_away() -> None:
 def test_what_is_wrong_is_said_in_one_sentence(
     options: list[str], code: int, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("REEXPAND_BOOTSTRAP_SERVERS", raising=False)
     monkeypatch.setattr(reach, "WAIT_SECONDS", 1.0)
     result = CliRunner().invoke(main, ["watch-kafka", *options])
     assert result.exit_code == code

@@ -11,15 +11,13 @@ from streaming.cli import main
 from streaming.operations.advise import rule
 from streaming.records.routing import Routing
 from tests.support.builders import request_json, topic_json
-from tests.support.environment import forget_settings
 
 TOPICS = [f"eu__tenant{number}__created" for number in range(25_000)]
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ignore the machine's settings, and make shards smaller than advised."""
-    forget_settings(monkeypatch)
+    """Make shards smaller than advised."""
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 10_000)
 

@@ -18,15 +18,13 @@ from streaming.cli import main
 from streaming.cli.output import set_up
 from streaming.errors import ExtraMissing
 from streaming.local import jars
-from tests.support.environment import forget_settings
 
 ADDRESS = "127.0.0.1:20001"
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No settings of the machine's, no Java, no logging and no signal handler for the tests that follow."""
-    forget_settings(monkeypatch)
+    """No Java, no logging and no signal handler for the tests that follow."""
     monkeypatch.setattr("streaming.cli.run.provide_java", lambda: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     former = signal.getsignal(signal.SIGTERM)

@@ -3,14 +3,12 @@
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from streaming.config import Settings, load
 from streaming.console.server import JobConsole
 from streaming.monitor.batch import TOTAL, BatchReport
-from streaming.monitor.server import TOKEN_VARIABLE
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
@@ -46,8 +44,7 @@ def test_it_reads_nothing_before_somebody_opens_it() -> None:
     page.close()
 
 
-def test_others_need_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+def test_others_need_the_token(tmp_path: Path) -> None:
     assert JobConsole(settings("127.0.0.1:1", "off")).routes() == []
     assert JobConsole(settings("127.0.0.1:1", "0.0.0.0:0")).routes() == []
     (tmp_path / "token").write_text(SECRET)

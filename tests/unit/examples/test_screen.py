@@ -67,8 +67,6 @@ def shown(*, terminal: bool) -> str:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
 
 

@@ -16,13 +16,6 @@ from streaming.spark.session import options
 NAMES = ("PYTHONSAFEPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
 
 
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in NAMES:
-        monkeypatch.setenv(name, "")  # so that it gets its former value afterwards
-        monkeypatch.delenv(name)
-
-
 def prepared(*, local: bool = True) -> dict[str, str]:
     surroundings.prepare(local=local)
     return {name: os.environ[name] for name in NAMES if name in os.environ}

@@ -14,7 +14,6 @@ from streaming.errors import CheckpointMismatch, ConfigInvalid, ReexpandError
 from streaming.kafka.options import java_options
 from streaming.records.model import MAX_NAME_BYTES
 from streaming.spark import service
-from tests.support.environment import forget_settings
 
 NEEDED = ("--bootstrap-servers", "broker:9092", "--checkpoint", "/checkpoint")
 SECRET = "p4ssw0rd"  # noqa: S105 - to be looked for in messages
@@ -23,11 +22,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings of the machine's, no Spark, no Java, no logging set up for the tests that follow."""
-    forget_settings(monkeypatch)
-    # `run` puts it into the environment, from where it is taken away after the test.
-    monkeypatch.setenv("REEXPAND_CONFIG", "")
-    monkeypatch.delenv("REEXPAND_CONFIG")
+    """No Spark, no Java, no logging set up for the tests that follow."""
     monkeypatch.setattr("streaming.cli.run.provide_java", lambda: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
 
