@@ -59,7 +59,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
     )
     consumer.subscribe([topic])
     try:
-        messages = consumer.consume(count, timeout=30)
+        messages = consumer.consume(count, timeout=60)
         return [message.value() or b"" for message in messages if message.error() is None]
     finally:
         consumer.close()
@@ -67,7 +67,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
 
 def consume_with_kafka_python(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
     consumer = kafka.KafkaConsumer(
-        topic, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+        topic, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=60_000
     )
     try:
         return [message.value for _, message in zip(range(count), consumer, strict=False)]
@@ -85,7 +85,7 @@ def produce_with_kafka_python(bootstrap_servers: str, topic: str, values: list[b
         producer.close()
 
 
-def answers(bootstrap_servers: str, timeout: float = 2) -> bool:
+def answers(bootstrap_servers: str, timeout: float = 60) -> bool:
     try:
         AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}).list_topics(timeout=timeout)
     except KafkaException:
@@ -266,10 +266,10 @@ def test_a_paused_broker_answers_again(own_broker: StartBroker) -> None:
     """A frozen broker keeps its process but does not answer; afterwards it does; and a paused one can be stopped."""
     broker = own_broker()
     broker.pause()
-    assert eventually(lambda: not answers(broker.bootstrap_servers))  # another process sends the signal
+    assert eventually(lambda: not answers(broker.bootstrap_servers, timeout=2))  # another process sends the signal
     assert broker.running
     broker.resume()
-    assert answers(broker.bootstrap_servers, timeout=20)
+    assert answers(broker.bootstrap_servers)
     broker.pause()
     broker.stop()
     assert not alive(broker.pid)

@@ -26,7 +26,15 @@ from streaming.spark.lease import Lease
 from streaming.spark.watch import TopicWatch
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, Job, OpenTransactions, Streams, running
+from tests.support.running_job import (
+    POLL_SECONDS,
+    PRODUCERS_TIME,
+    SETTLE_SECONDS,
+    Job,
+    OpenTransactions,
+    Streams,
+    running,
+)
 from tests.support.running_query import begun
 from tests.support.scene import Scene
 from tests.support.topics import delete, left_open, recreate, remove_records, topics
@@ -424,13 +432,13 @@ def test_the_job_ends_with_a_sentence(streams: Streams, tmp_path: Path) -> None:
     topic = streams.settings.updates
     log = tmp_path / "job.log"
     with running(streams, log) as job:
-        assert eventually(streams.are_read, 120, POLL_SECONDS)
+        assert eventually(streams.are_read, SETTLE_SECONDS, POLL_SECONDS)
         recreate(streams, topic)
-        assert job.process.wait(60) == REFUSED
+        assert job.process.wait(SETTLE_SECONDS) == REFUSED
         said = job.said()
     again = Job(streams, log)
     try:
-        assert again.process.wait(120) == REFUSED
+        assert again.process.wait(SETTLE_SECONDS) == REFUSED
         for text in (said, again.said()):
             assert f"Error: the topic {topic} was deleted and created anew" in text
             assert "Traceback" not in text

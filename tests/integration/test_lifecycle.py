@@ -1,6 +1,7 @@
 """The whole life of subscriptions on a real Kafka: dialects, selectors, exclusive groups, quotas, time."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -128,12 +129,13 @@ def test_limits_and_time_end_to_end(streams: Streams, tmp_path: Path) -> None:
         scene.leads_to(rows("q", "few", "some", "2", "9") | three | stays, {"q", "t"})
         assert job.stop() == 0
     with running(streams, tmp_path / "job.log", *TICKING, "--client-timeout-ms", str(TIMEOUT_MS)) as job:
-        deadline = time.monotonic() + SETTLE_SECONDS
-        while streams.relation() != stays and time.monotonic() < deadline:  # the other clients ask no more
-            scene.asks("keeps", "g", "t", "**")
+
+        def others_have_ended() -> bool:
+            scene.asks("keeps", "g", "t", "**")  # the other clients ask no more
             scene.sent()
-            time.sleep(1)
-        assert streams.relation() == stays
+            return streams.relation() == stays
+
+        assert eventually(others_have_ended, SETTLE_SECONDS, 1)
         causes = {(update["clientId"], update["cause"]) for update in streams.updates() if update["op"] == "REMOVE"}
         assert {("old", Cause.LEASE_EXPIRED), ("leaves", Cause.UNSUBSCRIBED), ("keeps", Cause.TOPIC_EXPIRED)} <= causes
         assert job.stop() == 0
@@ -196,7 +198,7 @@ def test_a_start_without_a_broker_leaves_the_checkpoint_new(tmp_path: Path) -> N
     job = Job(streams, tmp_path / "job.log", "--kafka-options", str(options))
     try:
         assert job.process.wait(60) == 1
-        assert "connecting to 127.0.0.1:1: 127.0.0.1:1: connection refused; 2 s left" in job.said()
+        assert re.search(r"connecting to 127\.0\.0\.1:1: 127\.0\.0\.1:1: connection refused; \d s left", job.said())
         assert "no Kafka broker answers at 127.0.0.1:1 within 2 s" in job.said()
         assert not (streams.checkpoint / "reexpand.json").exists()
     finally:

@@ -58,7 +58,7 @@ def test_metrics_health_and_offsets_of_a_job_that_works(streams: Streams, tmp_pa
         assert probe(f"{address}/healthz")[1]["state"] == "ready"
         # The inputs' ends and Spark's progress are looked at about once a second.
         assert eventually(
-            lambda: sample(address, "reexpand_input_lag_records", input=streams.settings.topic_events) == 0, 30, 0.5
+            lambda: sample(address, "reexpand_input_lag_records", input=streams.settings.topic_events) == 0, 60, 0.5
         )
         ends = streams.ends(streams.settings.topic_events, committed=False)
         assert eventually(lambda: committed(streams) == ends, 60, 0.5)

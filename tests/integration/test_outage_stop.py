@@ -8,9 +8,6 @@ from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
 from tests.support.scene import Scene
 
-ORCHESTRATOR_SECONDS = 30
-"""Time after which an orchestrator kills what it has asked to end."""
-
 
 def test_a_job_ends_in_an_outage_and_goes_on_exactly(own_broker: StartBroker, tmp_path: Path) -> None:
     broker = own_broker()
@@ -25,7 +22,7 @@ def test_a_job_ends_in_an_outage_and_goes_on_exactly(own_broker: StartBroker, tm
         scene.sent()
         broker.kill()
         time.sleep(3)
-        assert job.stop(ORCHESTRATOR_SECONDS) == 0, job.said()
+        assert job.stop() == 0, job.said()
         assert "Traceback" not in job.said()
     broker.start()
     with running(streams, tmp_path / "job.log") as job:
@@ -40,7 +37,7 @@ def test_a_job_that_waits_for_a_broker_ends_at_once(own_broker: StartBroker, tmp
     job = Job(Streams(broker.bootstrap_servers, tmp_path / "checkpoint"), tmp_path / "job.log")
     try:
         assert eventually(lambda: "left" in job.said(), SETTLE_SECONDS, POLL_SECONDS), job.said()
-        assert job.stop(ORCHESTRATOR_SECONDS) == 0, job.said()
+        assert job.stop() == 0, job.said()
         assert job.said().splitlines()[-1].endswith("stopped")
     finally:
         if job.process.poll() is None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.spark import pace
-from tests.support.running_job import Streams
+from tests.support.running_job import SETTLE_SECONDS, Streams
 from tests.support.running_query import begun
 from tests.support.scene import Scene
 
@@ -49,7 +49,7 @@ def test_micro_batches_under_a_trickle_are_spaced(
                     break
         finally:
             pace.end_after_batch(query)
-        assert query.awaitTermination(10)
+        assert query.awaitTermination(SETTLE_SECONDS)
     gaps = [
         later - begin - took for (begin, took), (later, _) in itertools.pairwise(spans[1:])
     ]  # the first one starts it

@@ -329,12 +329,12 @@ class Job:
         command = ["pkill", "-KILL", "-s", str(self.process.pid), "-f", WORKER]
         assert eventually(lambda: subprocess.run(command, check=False).returncode == 0, SETTLE_SECONDS, POLL_SECONDS)
 
-    def stop(self, timeout: float = 60) -> int:
+    def stop(self, timeout: float = SETTLE_SECONDS) -> int:
         """Send SIGTERM, and return the exit code."""
         self.process.terminate()
         return self.process.wait(timeout)
 
-    def interrupt(self, timeout: float = 60) -> int:
+    def interrupt(self, timeout: float = SETTLE_SECONDS) -> int:
         """Send SIGINT as Ctrl-C in its terminal does, and return the exit code."""
         os.killpg(self.process.pid, signal.SIGINT)  # a terminal signals the JVM as well
         return self.process.wait(timeout)

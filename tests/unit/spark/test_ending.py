@@ -57,6 +57,7 @@ def test_a_micro_batch_that_does_not_end_is_interrupted(monkeypatch: pytest.Monk
 
 def test_the_end_of_a_job_is_limited() -> None:
     """Its JVM is killed, and what fails because of that is no failure."""
+    assert ending.LIMIT_SECONDS < 30, "an orchestrator kills the job then"
     stop = threading.Event()
     with subprocess.Popen(["sleep", "60"]) as jvm:
         spark: Any = Spark(jvm)
