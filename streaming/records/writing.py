@@ -1,9 +1,9 @@
 """Output records: updates and dead letters as keys and values for Kafka, one by one or as tables.
 
 An update is about a topic, a subscriber and patterns, and thousands of updates share each of these. So an output row
-holds each text once, and for each record the indices of its texts (`Tables`); `streaming.spark.sinks` joins them in the
-JVM. A row has a sixth of the bytes of its records, and Python has no work for each update. Records that share nothing
-are written as tables as well: with every further shape of a row, Spark would take longer to plan each micro-batch.
+holds each text once, and for each record the indices of its texts (`Tables`); the sink joins them in the JVM. A row has
+a sixth of the bytes of its records, and Python has no work for each update. Records that share nothing are written as
+tables as well: with every further shape of a row, Spark would take longer to plan each micro-batch.
 """
 
 import base64

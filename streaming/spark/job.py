@@ -1,4 +1,4 @@
-"""The streaming query on one screen: read, route, expand, count, address, write."""
+"""The streaming query on one screen: read, route, expand, count, write."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -48,8 +48,7 @@ def start(
         routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None, precautions=precautions
     )
     counted = counts.observe(expanded)  # the same rows; Spark's progress gets the counts among them
-    addressed = sinks.address(counted)  # the Kafka records that output rows hold
-    return sinks.start(addressed, settings, fence)
+    return sinks.start(counted, settings, fence)  # writes the Kafka records that output rows hold
 
 
 def read(

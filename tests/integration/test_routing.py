@@ -11,16 +11,20 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming import coordinator
 from streaming.config import Settings, load
+from streaming.local import classes, jars
 from streaming.records.model import BIND_TOPIC, MAX_AHEAD_MS, MAX_NAME_BYTES, WILDCARD, Reason, Source, Stream
 from streaming.records.routing import Routing, placed
 from streaming.records.updates import Op
-from streaming.records.writing import MAX_ORIGINAL_BYTES, SEPARATOR, Tables, UpdateWriter
-from streaming.spark import counts, sinks
+from streaming.records.writing import MAX_ORIGINAL_BYTES, SEPARATOR, TABLE_END, Tables, UpdateWriter
+from streaming.spark import counts
 from streaming.spark.expand import OUTPUT_SCHEMA
 from streaming.spark.route import BEGINNING_BYTES, PIECE_BYTES, longest_value, route
 from streaming.worker import WorkerConfig
@@ -34,6 +38,7 @@ from tests.support.poison import HUGE, POISON
 from tests.support.sharded import PARTITION_OF_SHARD
 from tests.support.simulator import NUMBER, Record
 from tests.support.spark_session import local_spark
+from tests.support.states import records as joined_records
 from tests.support.states import work
 from tests.support.update_columns import AWKWARD, columns_of, written
 
@@ -79,7 +84,9 @@ def settings_of(routing: Routing) -> Settings:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark as the job has it."""
-    with local_spark(settings_of(Routing()), tmp_path_factory.mktemp("warehouse")) as built:
+    with local_spark(
+        settings_of(Routing()), tmp_path_factory.mktemp("warehouse"), [*jars.spark(), classes.sink()]
+    ) as built:
         yield built
 
 
@@ -519,31 +526,55 @@ def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
     assert counts.total(row.asDict()) == ({}, [])
 
 
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n" + TABLE_END), max_size=9).map(str.encode)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Tables:
+    """Tables of any texts, also empty ones, with records of any topics, subscribers and patterns in any order."""
+    topics, subscribers, patterns = (draw(st.integers(1, 4)) for _ in range(3))
+    sizes = {"middle": 1, "end": 1, "patterns": patterns, **dict.fromkeys(Tables._fields[:4], topics)}
+    texts = {
+        name: b"\n".join(draw(st.lists(TEXTS, min_size=size, max_size=size)))
+        for name in Tables._fields[:-1]
+        for size in (sizes.get(name, subscribers),)
+    }
+    numbers = draw(st.lists(st.integers(0, topics * subscribers * (patterns + 1) - 1), min_size=1, max_size=9))
+    return Tables(**texts, records=b"\n".join(b"%d" % number for number in numbers))
+
+
+def joined_by_sink(spark: SparkSession, start: bytes, row: bytes) -> list[tuple[bytes, bytes | None]]:
+    """Return keys and values as the sink joins them."""
+    jvm: Any = spark._jvm
+    found, records = [], jvm.reexpand.Tables(start, row)
+    while records.next():
+        found.append((records.key(), records.value()))
+    return found
+
+
+@pytest.mark.rule("by-column")
+@settings_of_hypothesis(deadline=None)
+@given(start=TEXTS, row=tables().map(SEPARATOR.join))
+def test_the_sink_joins_tables_as_they_are_defined(spark: SparkSession, start: bytes, row: bytes) -> None:
+    assert joined_by_sink(spark, start, row) == [(start + key, value) for key, value in joined_records(row)]
+
+
 @pytest.mark.rule("by-column")
 @pytest.mark.parametrize("op", Op)
 def test_updates_by_column_become_the_records_that_python_writes(spark: SparkSession, op: Op) -> None:
-    """To the byte and in order, beside rows of other kinds; a REMOVE is followed by its tombstone."""
+    """To the byte and in order; a REMOVE is followed by its tombstone."""
     topics = [*AWKWARD, *AWKWARD_TOPICS]
     said = [(at, at % 4, tuple(topics[at % 5 : at % 7])) for at in (*range(len(topics)), 0, 7, 7)]
     columns, one_by_one = columns_of(said, topics, op)
-    rows = [
-        (OutputKind.UPDATES, b"", SEPARATOR.join(Tables.singly([b"k", b"l", b"m"], [b"v", None, b"w"]))),
-        (OutputKind.UPDATES, b"", SEPARATOR.join(Tables.of(UpdateWriter("p$é"), columns))),
-        (OutputKind.DEAD_LETTER, b"d", SEPARATOR.join(Tables.singly([b""], [b'"w"']))),
-        (OutputKind.INPUT + Stream.CLOCK, b"c\n\x1e", SEPARATOR.join(Tables.singly([b""], [b'{"wake": 0}']))),
-        (OutputKind.COUNTS, b"", b"{}"),
-    ]
-    settings = settings_of(Routing())
-    addressed = [(sinks.topics(settings).get(kind), key, value) for kind, key, value in rows]
-    frame = spark.createDataFrame(addressed, OUTPUT_SCHEMA).coalesce(1)
-    assert [tuple(record) for record in sinks.address(frame).collect()] == [
-        (settings.updates, "k", "v"),
-        (settings.updates, "l", None),
-        (settings.updates, "m", "w"),
-        *((settings.updates, key.decode(), value and value.decode()) for key, value in written(one_by_one)),
-        (settings.dead_letters, "d", '"w"'),
-        (settings.clock, "c\n\x1e", '{"wake": 0}'),
-    ]
+    assert joined_by_sink(spark, b"", SEPARATOR.join(Tables.of(UpdateWriter("p$é"), columns))) == written(one_by_one)
+    singly = [(b"k", b"v"), (b"l", None), (b"c\n\x1e", b'{"wake": 0}')]
+    assert [
+        record
+        for key, value in singly
+        for record in joined_by_sink(spark, key, SEPARATOR.join(Tables.singly([b""], [value])))
+    ] == singly
+    several = [(b"k", b"v"), (b"l", None), (b"m", b"w")]
+    assert joined_by_sink(spark, b"", SEPARATOR.join(Tables.singly(*zip(*several, strict=True)))) == several
 
 
 def test_shards_are_placed_where_the_test_of_the_cluster_says(spark: SparkSession) -> None:

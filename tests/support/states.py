@@ -57,7 +57,7 @@ class Written:
 
 
 def records(tables: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield keys without their common prefix, and values, as `streaming.spark.sinks` does in the JVM."""
+    """Yield keys without their common prefix, and values, as the sink does in the JVM."""
     lines = (text.split(b"\n") for text in tables.split(TABLE_END.encode()))
     table = dict(zip(Tables._fields, lines, strict=True))
     for number in map(int, table["records"]):

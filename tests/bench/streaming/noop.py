@@ -47,7 +47,7 @@ def echo(topic: str, key: tuple[str, int], frames: Iterator[arrow.Frame], state:
     with without_collection():
         events = _events(frames, state)
     if events:
-        yield arrow.frame([(topic, key[0].encode(), event) for event in events], COLUMNS)
+        yield arrow.frame([_row(topic, [key[0].encode()], [event]) for event in events], COLUMNS)
 
 
 COLUMNS = ["topic", "key", "value"]
@@ -128,7 +128,7 @@ def main() -> None:
     )
     counted = counts.observe(counted)
     checkpoint.fix(spark, settings, agreed, {})
-    query = sinks.start(counted if way is echo else sinks.address(counted), settings)
+    query = sinks.start(counted, settings)
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:
         pass

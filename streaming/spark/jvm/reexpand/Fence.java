@@ -10,6 +10,9 @@ final class Fence {
 
     private static final String CLIENT = "kafka.";
 
+    /** Generation of a driver whose records are written at least once. */
+    private static final String NONE = "-1";
+
     /** Brokers' default maximum, because the transaction lasts as long as the task. */
     private static final String LONGEST_TRANSACTION_MS = "900000";
 
@@ -23,10 +26,15 @@ final class Fence {
     Fence(Map options, int partition) {
         this.options = options;
         this.partition = partition;
-        this.generation = Long.parseLong((String) options.get("generation"));
+        this.generation = Long.parseLong((String) options.getOrDefault("generation", NONE));
         this.run = (String) options.get("run");
         this.name = "reexpand-" + options.get("checkpoint") + "-" + partition;
         this.markers = new TopicPartition((String) options.get("markers"), 0);
+    }
+
+    /** Returns whether records are written in transactions. */
+    boolean isExact() {
+        return generation >= 0;
     }
 
     HashMap clientOptions() {
@@ -44,11 +52,15 @@ final class Fence {
 
     HashMap producerOptions() {
         HashMap chosen = new HashMap();
-        chosen.put("transaction.timeout.ms", LONGEST_TRANSACTION_MS);
-        chosen.putAll(clientOptions());
-        chosen.put("transactional.id", name);
-        chosen.put("enable.idempotence", "true");
-        chosen.put("acks", "all");
+        if (isExact()) {
+            chosen.put("transaction.timeout.ms", LONGEST_TRANSACTION_MS);
+            chosen.putAll(clientOptions());
+            chosen.put("transactional.id", name);
+            chosen.put("enable.idempotence", "true");
+            chosen.put("acks", "all");
+        } else {
+            chosen.putAll(clientOptions());
+        }
         chosen.put("key.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
         chosen.put("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
         return chosen;

@@ -14,12 +14,12 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A sink of Structured Streaming that writes a state partition's records of a micro-batch in one Kafka transaction.
+ * The sink of the job: it writes the records that output rows hold (see `Tables`). Rows without a topic hold none.
  *
- * Rows have the columns topic, key and value, all of them text. Options with the prefix "kafka." are producer options.
- * The others are checkpoint (the id of the checkpoint), generation (the number of the driver, larger for each later
- * driver), run (the number of its query), and markers (a topic under whose name the broker keeps the markers; nothing
- * is written to it).
+ * Options with the prefix "kafka." are producer options. With the other options, a state partition's records of a
+ * micro-batch are written in one Kafka transaction, without them at least once. They are checkpoint (the id of the
+ * checkpoint), generation (the number of the driver, larger for each later driver), run (the number of its query), and
+ * markers (a topic under whose name the broker keeps the markers; nothing is written to it).
  *
  * The sources of this package are written for Janino, the compiler within Spark: no lambdas, and types without arguments.
  */
@@ -38,7 +38,7 @@ public final class FencedKafka implements TableProvider, SupportsWrite {
     }
 
     public StructType schema() {
-        return new StructType().add("topic", "string").add("key", "string").add("value", "string");
+        return new StructType().add("topic", "string").add("key", "binary").add("value", "binary");
     }
 
     public Set capabilities() {

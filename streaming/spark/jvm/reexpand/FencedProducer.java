@@ -13,6 +13,8 @@ import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.spark.sql.kafka010.producer.CachedKafkaProducer;
+import org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool$;
 
 /**
  * A transactional producer of a state partition, and the marker of its written micro-batches.
@@ -22,7 +24,8 @@ import org.apache.kafka.clients.producer.RecordMetadata;
  * it, so the records and the marker appear together or not at all.
  *
  * A producer serves one task at a time, and waits in between for the next micro-batch: a new producer costs more than
- * most micro-batches.
+ * most micro-batches. For delivery at least once there is no marker, and the producer comes from Spark's pool, which also
+ * renews delegation tokens.
  */
 final class FencedProducer implements Callback {
 
@@ -30,6 +33,7 @@ final class FencedProducer implements Callback {
 
     private final Fence fence;
     private final KafkaProducer producer;
+    private final CachedKafkaProducer shared; // the producer for delivery at least once
     private volatile Exception failure;
 
     /** Number of the last micro-batch written, -1 for none. */
@@ -39,7 +43,8 @@ final class FencedProducer implements Callback {
 
     private FencedProducer(Fence fence) {
         this.fence = fence;
-        this.producer = new KafkaProducer(fence.producerOptions());
+        this.shared = fence.isExact() ? null : InternalKafkaProducerPool$.MODULE$.acquire(fence.producerOptions());
+        this.producer = shared == null ? new KafkaProducer(fence.producerOptions()) : shared.producer();
     }
 
     /**
@@ -68,8 +73,10 @@ final class FencedProducer implements Callback {
     static FencedProducer create(Fence fence) throws Exception {
         FencedProducer created = new FencedProducer(fence);
         try {
-            created.producer.initTransactions();
-            created.readMarker();
+            if (fence.isExact()) {
+                created.producer.initTransactions();
+                created.readMarker();
+            }
         } catch (Exception error) {
             created.close();
             throw error;
@@ -82,8 +89,12 @@ final class FencedProducer implements Callback {
      *
      * A fenced producer fails here. The record goes first, since the broker takes it while it notes the marker.
      */
-    void begin(long microBatch, ProducerRecord first) {
+    void begin(long microBatch, ProducerRecord first) throws Exception {
         failure = null;
+        if (shared != null) {
+            send(first);
+            return;
+        }
         producer.beginTransaction();
         if (first != null) {
             send(first);
@@ -93,26 +104,42 @@ final class FencedProducer implements Callback {
             Collections.singletonMap(fence.markers, marker), new ConsumerGroupMetadata(fence.name));
     }
 
-    void send(ProducerRecord record) {
+    void send(ProducerRecord record) throws Exception {
+        if (failure != null) {
+            throw failure;
+        }
         producer.send(record, this);
     }
 
     void commit(long microBatch) throws Exception {
         try {
-            producer.commitTransaction();
+            if (shared == null) {
+                producer.commitTransaction();
+            } else {
+                producer.flush();
+            }
         } catch (Exception error) {
             throw failure == null ? error : failure; // the cause, if a record was refused
+        }
+        if (failure != null) {
+            throw failure;
         }
         written = microBatch;
         generation = fence.generation;
     }
 
     void abort() {
-        producer.abortTransaction();
+        if (shared == null) {
+            producer.abortTransaction();
+        }
     }
 
     /** Keeps the producer for the next task. */
     void release() {
+        if (shared != null) {
+            close();
+            return;
+        }
         FencedProducer other = (FencedProducer) WAITING.put(key(fence), this);
         if (other != null) { // of an earlier attempt of the same task, whose transactions the broker refuses by now
             other.close();
@@ -120,7 +147,11 @@ final class FencedProducer implements Callback {
     }
 
     void close() {
-        producer.close(Duration.ZERO);
+        if (shared == null) {
+            producer.close(Duration.ZERO);
+        } else {
+            InternalKafkaProducerPool$.MODULE$.release(shared);
+        }
     }
 
     public void onCompletion(RecordMetadata metadata, Exception error) {

@@ -10,7 +10,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * One task: the records of a state partition in a micro-batch.
  *
- * A repeated micro-batch has the same records, so it is skipped if its marker is written. Every driver leaves its
+ * With delivery at least once there are no markers, so nothing below is skipped or refused. Exactly once: a repeated micro-batch has the same records, so it is skipped if its marker is written. Every driver leaves its
  * generation in the marker of each partition, in its first micro-batch at the latest: a writer of a former driver that
  * wakes up later finds it there.
  */
@@ -43,15 +43,19 @@ final class FencedWriter implements DataWriter {
 
     public void write(Object record) throws IOException {
         try {
-            if (skipping) {
+            InternalRow row = (InternalRow) record;
+            if (skipping || row.isNullAt(0)) {
                 return;
             }
-            InternalRow row = (InternalRow) record;
-            ProducerRecord found = new ProducerRecord(topic(row.getUTF8String(0)), bytes(row, 1), bytes(row, 2));
-            if (open) {
-                producer.send(found);
-            } else {
-                begin(found);
+            String topic = topic(row.getUTF8String(0));
+            Tables tables = new Tables(row.getBinary(1), row.getBinary(2));
+            while (!skipping && tables.next()) {
+                ProducerRecord found = new ProducerRecord(topic, tables.key(), tables.value());
+                if (open) {
+                    producer.send(found);
+                } else {
+                    begin(found);
+                }
             }
         } catch (Exception error) {
             discard();
@@ -146,10 +150,6 @@ final class FencedWriter implements DataWriter {
             lastTopicName = name.toString();
         }
         return lastTopicName;
-    }
-
-    private static byte[] bytes(InternalRow row, int column) {
-        return row.isNullAt(column) ? null : row.getUTF8String(column).getBytes();
     }
 
     private RuntimeException failed(Exception error) {
