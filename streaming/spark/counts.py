@@ -1,7 +1,7 @@
 """Counts of each micro-batch: they travel from the keys to the driver in Spark's progress.
 
-A key ends its output with a row of counts, as JSON. The query observes these rows on their way to the sink, which drops
-them; the driver adds them up.
+A key ends its output with a row of counts, as JSON. The sink reports these rows as a metric, and the driver adds them
+up. Spark would plan `DataFrame.observe` in each micro-batch.
 """
 
 from collections import Counter
@@ -9,37 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from streaming.worker.output import FACTS, OutputKind
 from streaming.worker.rows import KeyFacts
 
-OBSERVATION = "reexpand"
-"""Name of the observation in Spark's progress."""
 
-_COLUMN = "counts"
-
-
-def observe(expanded: DataFrame) -> DataFrame:
-    """Return the same output rows, and let Spark's progress report their counts."""
-    return expanded.observe(OBSERVATION, column())
-
-
-def column() -> Column:
-    """Return the rows of counts as one column, since Spark plans each observed column in each micro-batch."""
-    return F.collect_list(F.when(F.col("topic").isNull(), F.col("value").cast("string"))).alias(_COLUMN)
-
-
-def total(observed: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
-    """Add up the observed counts, and return them with the facts of the keys.
+def total(progress: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
+    """Add up the counts in Spark's progress of a micro-batch, and return them with the facts of the keys.
 
     Counts are output records by kind, and ignored entries by reason.
     """
     summed: Counter[str] = Counter()
     keys = []
-    for counts_of_key in observed.get(_COLUMN) or ():
-        counts = orjson.loads(counts_of_key)
+    for counts in orjson.loads(progress.get("sink", {}).get("metrics", {}).get("counts", "[]")):
         facts = counts.pop(FACTS, None)
         if facts is not None:
             keys.append(KeyFacts(*facts))

@@ -1,11 +1,11 @@
-"""The streaming query on one screen: read, route, expand, count, write."""
+"""The streaming query on one screen: read, route, expand, write."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
-from streaming.spark import counts, kafka_options, limits_note, origin, positions, sinks
+from streaming.spark import kafka_options, limits_note, origin, positions, sinks
 from streaming.spark.expand import NO_PRECAUTIONS, Precautions, expand
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import BEGINNING_BYTES, MICRO_BATCH_BYTES, longest_value, route
@@ -47,8 +47,8 @@ def start(
     expanded = expand(
         routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None, precautions=precautions
     )
-    counted = counts.observe(expanded)  # the same rows; Spark's progress gets the counts among them
-    return sinks.start(counted, settings, fence)  # writes the Kafka records that output rows hold
+    # writes the Kafka records that output rows hold; Spark's progress gets the counts among them
+    return sinks.start(expanded, settings, fence)
 
 
 def read(

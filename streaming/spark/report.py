@@ -1,5 +1,6 @@
 """The log of micro-batches."""
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -54,13 +55,15 @@ class Report:
         latest = self._query.lastProgress()
         if latest is None or latest.batchId() <= self._last_reported:
             return
-        for progress in self._query.recentProgress():
-            if progress.batchId() > self._last_reported:
-                self._take(orjson.loads(progress.json()))
-        self._last_reported = latest.batchId()
+        # From the last one: Py4J asks the JVM for each of the hundred that Spark keeps, and for its number.
+        recent = reversed(self._query.recentProgress())
+        unseen = list(itertools.takewhile(lambda each: each.batchId() > self._last_reported, recent))
+        for progress in reversed(unseen):
+            self._take(orjson.loads(progress.json()))
+        self._last_reported = unseen[0].batchId()
 
     def _take(self, progress: dict[str, Any]) -> None:
-        total, keys = counts.total(progress.get("observedMetrics", {}).get(counts.OBSERVATION, {}))
+        total, keys = counts.total(progress)
         suspects, failures = counts.suspects(total), counts.failures(total)
         if self._follow is not None:
             self._follow(BatchReport.of(progress, total, keys))

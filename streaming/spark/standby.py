@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse
 from streaming.monitor.health import Condition, Health
-from streaming.spark import counts, job, positions
+from streaming.spark import job, positions
 from streaming.spark.checkpoint import CheckpointFiles, for_java
 from streaming.spark.expand import expand
 from streaming.spark.kafka_admin import KafkaAdmin
@@ -74,7 +74,7 @@ def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: t
     }
     try:
         records = job.read(spark, own, positions.dump(beginning))
-        expanded = counts.observe(expand(route(records, own), own))
+        expanded = expand(route(records, own), own)
         writer = expanded.writeStream.format("noop").outputMode("update").queryName("standby")
         query = (
             writer.option("checkpointLocation", f"{for_java(own.checkpoint)}/query").trigger(availableNow=True).start()

@@ -24,8 +24,6 @@ from streaming.records.model import BIND_TOPIC, MAX_AHEAD_MS, MAX_NAME_BYTES, WI
 from streaming.records.routing import Routing, placed
 from streaming.records.updates import Op
 from streaming.records.writing import MAX_ORIGINAL_BYTES, SEPARATOR, TABLE_END, Tables, UpdateWriter
-from streaming.spark import counts
-from streaming.spark.expand import OUTPUT_SCHEMA
 from streaming.spark.route import BEGINNING_BYTES, PIECE_BYTES, longest_value, route
 from streaming.worker import WorkerConfig
 from streaming.worker.bounds import bounds_of
@@ -504,26 +502,6 @@ def test_good_entries_beside_bad_ones_are_applied(spark: SparkSession, routing: 
     assert sorted(added) == ["one", "two"]
     reported = [json.loads(value)["source"]["entry"] for kind, _, value in outputs if kind == OutputKind.DEAD_LETTER]
     assert sorted(reported) == [0, 1, 3, 5]
-
-
-@pytest.mark.rule("isolation-of-entries")
-def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
-    rows = [
-        ("updates", b"k", b"v"),
-        (
-            None,
-            b"",
-            b'{"add:SUBSCRIBED": 1, "ignored:stale-version": 3, "facts": ["p", 0, 1, 2, 3, [4], 1.0, [[2, 0, 4]]]}',
-        ),
-        ("dead-letters", b"k", None),
-        (None, b"", b'{"ignored:stale-version": 4}'),
-    ]
-    (row,) = spark.createDataFrame(rows, OUTPUT_SCHEMA).agg(counts.column()).collect()
-    total, keys = counts.total(row.asDict())
-    assert total == {"add:SUBSCRIBED": 1, "ignored:stale-version": 7}
-    assert [list(each) for each in keys] == [["p", 0, 1, 2, 3, [4], 1.0, [[2, 0, 4]]]]
-    (row,) = spark.createDataFrame([], OUTPUT_SCHEMA).agg(counts.column()).collect()
-    assert counts.total(row.asDict()) == ({}, [])
 
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n" + TABLE_END), max_size=9).map(str.encode)

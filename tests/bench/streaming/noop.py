@@ -26,7 +26,7 @@ from streaming.config import load
 from streaming.local import classes, jars
 from streaming.local.java import environment, find_java
 from streaming.records.writing import SEPARATOR, Tables
-from streaming.spark import arrow, checkpoint, counts, job, pace, positions, session, sinks
+from streaming.spark import arrow, checkpoint, job, pace, positions, session, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA, Frames
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
@@ -126,7 +126,6 @@ def main() -> None:
         "update",
         GroupStateTimeout.NoTimeout,
     )
-    counted = counts.observe(counted)
     checkpoint.fix(spark, settings, agreed, {})
     query = sinks.start(counted, settings)
     sys.stderr.write("ready: reading\n")

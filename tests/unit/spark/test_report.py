@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streaming.spark import counts
 from streaming.spark.report import Report
 
 
@@ -30,8 +31,8 @@ class Progress:
             "numInputRows": self.records,
             "durationMs": {"triggerExecution": 7},
         }
-        if self.records:  # without any, Spark has nothing to observe
-            progress["observedMetrics"] = {"reexpand": {"counts": rows}}
+        if self.records:
+            progress["sink"] = {"metrics": {"counts": f"[{','.join(rows)}]"}}
         return json.dumps(progress)
 
 
@@ -49,6 +50,15 @@ class Query:
     def recentProgress(self) -> list[Progress]:  # noqa: N802 - Spark's name
         """All that Spark keeps."""
         return self.recent
+
+
+def test_counts_are_sums_over_the_keys() -> None:
+    facts = ["p", 0, 1, 2, 3, [4], 1.0, [[2, 0, 4]]]
+    rows = [{"add:SUBSCRIBED": 1, "ignored:stale-version": 3, "facts": facts}, {"ignored:stale-version": 4}]
+    total, keys = counts.total({"sink": {"metrics": {"counts": json.dumps(rows)}}})
+    assert total == {"add:SUBSCRIBED": 1, "ignored:stale-version": 7}
+    assert [list(each) for each in keys] == [facts]
+    assert counts.total({}) == ({}, [])
 
 
 def lines(caplog: pytest.LogCaptureFixture, *recent: Progress) -> list[tuple[int, str]]:

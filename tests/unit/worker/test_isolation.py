@@ -250,7 +250,7 @@ def test_the_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     said = [
         payload for output in _outputs(steps) for kind, _, payload in output.all_rows() if kind == OutputKind.COUNTS
     ]
-    total, _ = counts.total({"counts": [each.decode() for each in said]})
+    total, _ = counts.total({"sink": {"metrics": {"counts": f"[{b','.join(said).decode()}]"}}})
     failures = counts.failures(total)
     assert failures[0][:4] == (NAMES[SUBSCRIPTIONS], 0, 4, 0)
     assert "TypeError at tests" not in failures[0][4]

@@ -11,15 +11,17 @@ import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 
-/** The driver's part: it hands the options to the tasks. Each task commits for itself. */
+/** The driver's part: it hands the options to the tasks, and takes their counts. Each task commits for itself. */
 final class FencedWrite
     implements SupportsStreamingUpdateAsAppend, Write, StreamingWrite, StreamingDataWriterFactory, Serializable {
 
     private static final long serialVersionUID = 1L;
 
     private final HashMap options;
+    private final transient FencedKafka sink;
 
-    FencedWrite(Map options) {
+    FencedWrite(FencedKafka sink, Map options) {
+        this.sink = sink;
         this.options = new HashMap(options);
     }
 
@@ -49,6 +51,7 @@ final class FencedWrite
     }
 
     public void commit(long microBatch, WriterCommitMessage[] messages) {
+        sink.report(messages);
     }
 
     public void abort(long microBatch, WriterCommitMessage[] messages) {

@@ -1,6 +1,8 @@
 package reexpand;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
@@ -18,6 +20,7 @@ final class FencedWriter implements DataWriter {
 
     private final Fence fence;
     private final long microBatch;
+    private final ArrayList counts = new ArrayList();
     private FencedProducer producer;
     private boolean kept; // the producer comes from an earlier task and may have been fenced since
     private boolean skipping;
@@ -44,7 +47,11 @@ final class FencedWriter implements DataWriter {
     public void write(Object record) throws IOException {
         try {
             InternalRow row = (InternalRow) record;
-            if (skipping || row.isNullAt(0)) {
+            if (row.isNullAt(0)) {
+                counts.add(new String(row.getBinary(2), StandardCharsets.UTF_8));
+                return;
+            }
+            if (skipping) {
                 return;
             }
             String topic = topic(row.getUTF8String(0));
@@ -74,7 +81,7 @@ final class FencedWriter implements DataWriter {
             }
             producer.release();
             producer = null;
-            return new Done();
+            return new Done(counts);
         } catch (Exception error) {
             discard();
             throw failed(error);
