@@ -220,8 +220,7 @@ def restore(source: Path, *, checkpoint: str | None, replace: bool, driver_has_e
     """
     from streaming.kafka.options import for_librdkafka
     from streaming.operations import backup as backups
-    from streaming.operations.checkpoint import check_ended
-    from streaming.operations.checkpoint_files import identity
+    from streaming.operations.checkpoint import JobCheckpoint, check_ended
 
     begun = time.monotonic()
     asks = replace and not driver_has_ended
@@ -229,7 +228,7 @@ def restore(source: Path, *, checkpoint: str | None, replace: bool, driver_has_e
     settings = root.settings(checkpoint=checkpoint, **connection)
     place = backups.local(settings.checkpoint)
     if asks and backups.is_occupied(place):
-        check_ended(identity(place), settings.bootstrap_servers, for_librdkafka(settings))
+        check_ended(JobCheckpoint(str(place)), settings.bootstrap_servers, for_librdkafka(settings))
     with progress_line() as show:
         restored = backups.restore(source.absolute(), place, show, replace=replace)
     facts, text = _copied(restored.manifest, begun)

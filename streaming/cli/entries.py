@@ -12,13 +12,14 @@ import click
 from streaming.cli import output, root
 from streaming.cli.root import checkpoint_option, combined, connection_options, json_option, main
 from streaming.errors import LetterUnknown
+from streaming.kafka.facts import EntryPlace
 
 if TYPE_CHECKING:
     from streaming.config import Settings
     from streaming.kafka.letters import Letter
     from streaming.kafka.reader import TopicReader
     from streaming.operations.quarantine import HeldCheckpoint
-    from streaming.worker.quarantine import Decision, EntryPlace
+    from streaming.worker.quarantine import Decision
 
 _MESSAGE_CHARACTERS = 100
 """Maximum number of characters of a message in a list."""
@@ -36,7 +37,7 @@ class _Dlq(NamedTuple):
     ) -> list["Letter"]:
         from streaming.kafka import letters
 
-        wanted = [letters.LetterId.of(text) for text in ids]
+        wanted = [EntryPlace.of(text) for text in ids]
         found = letters.read(self.reader, self.settings.dead_letters, letters.LetterFilter(wanted, reasons, topics))
         missing = set(wanted) - {letter.id for letter in found}
         if missing:
@@ -286,10 +287,8 @@ def _held(checkpoint: str | None, *, driver_has_ended: bool, **connection: str) 
 
 
 def _place(text: str) -> "EntryPlace":
-    from streaming.kafka.letters import LetterId
-    from streaming.worker.quarantine import EntryPlace
 
-    return EntryPlace(*LetterId.of(text))
+    return EntryPlace.of(text)
 
 
 def _show(decisions: "Iterable[Decision]", *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
+    from streaming.kafka.facts import EntryPlace
     from streaming.kafka.reader import Partition
 
 KEPT: Final = 1_000
@@ -40,7 +41,7 @@ class LetterTail:
         self._topic = topic
         self._options = options
         self._lock = threading.Lock()
-        self._held: dict[dead.LetterId, dict[str, Any]] = {}
+        self._held: dict[EntryPlace, dict[str, Any]] = {}
         self._cut = 0
         self._error = ""
         self._next: dict[Partition, int] = {}
@@ -102,7 +103,7 @@ class LetterTail:
                     self._keep(letter_id, value, message)
         self._next = {partition: span.end for partition, span in spans.items()}
 
-    def _keep(self, letter_id: dead.LetterId, value: Mapping[str, Any] | None, message: Message) -> None:
+    def _keep(self, letter_id: EntryPlace, value: Mapping[str, Any] | None, message: Message) -> None:
         self._held.pop(letter_id, None)
         if value is None:
             return

@@ -58,9 +58,6 @@ class Filter(NamedTuple):
 
     Attributes:
         pattern: pattern of their names, or a name; for subscriptions, of the entries.
-        dialect: dialect of the pattern.
-        client: id of a client.
-        group: name of a group.
     """
 
     pattern: str | None = None
@@ -77,11 +74,9 @@ class Explanation:
     """Why a client does or does not receive a topic.
 
     Attributes:
-        pair: verdict of the topic's shard.
         binding: of the group; None if it has none.
         lease: of the client, over all parents; None if it has none.
         lease_left_ms: time in milliseconds until the lease expires, as of the last tick; None if it never expires.
-        hints: likely mistakes.
     """
 
     pair: PairFacts
@@ -214,13 +209,9 @@ class Inspector:
         return dry_run(kind, read(kind, text, self._bounds), ask, self._routing_of)
 
     def updates_of(self, place: EventPlace, follower: UpdatesFollower) -> list[dict[str, Any]]:
-        """Return the updates of a sent event, once the job has read it.
+        """Return the updates of an event, sent after the follower was opened, once the job has read it.
 
         This queries the coordinator, which answers in a micro-batch that has read all records before the question.
-
-        Args:
-            place: place of the event.
-            follower: follower of the updates, opened before the event.
         """
         self.bindings("")
         return list(follower.updates(Chosen(source=place), to_end=True))

@@ -35,7 +35,6 @@ class KeyAnswer(NamedTuple):
     """Answer of one key.
 
     Attributes:
-        value: the answer, as JSON.
         shards: number of shards of the parent.
         depth: number of leading segments of a topic that select its shard.
     """

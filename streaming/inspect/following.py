@@ -24,8 +24,6 @@ class Chosen(NamedTuple):
 
     Attributes:
         topic: pattern of lite topics, or a name.
-        dialect: dialect of the pattern.
-        op: ADD or REMOVE.
         source: event that caused the update; its entry is ignored.
     """
 
@@ -93,12 +91,7 @@ class UpdatesFollower:
         self._reader.__exit__()
 
     def updates(self, chosen: Chosen, *, to_end: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the chosen updates, without tombstones and invalid records.
-
-        Args:
-            chosen: selection.
-            to_end: stop at the end of the topic instead of waiting.
-        """
+        """Yield the chosen updates, without tombstones and invalid records, without end or `to_end` of the topic."""
         accepts = chosen.predicate()
         for block in self._blocks(to_end=to_end):
             for message in block:

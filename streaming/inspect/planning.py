@@ -44,13 +44,7 @@ _NAMES: Final = (str(STREAMS[0]), str(STREAMS[1]), str(STREAMS[2]), str(STREAMS[
 
 @dataclass(frozen=True, slots=True)
 class ParentEffect:
-    """Effect of a planned event on one parent.
-
-    Attributes:
-        adds, removes: number of updates.
-        shown: some of them.
-        complete: False if more were not counted.
-    """
+    """Effect of a planned event on one parent."""
 
     parent: str
     adds: int
@@ -61,14 +55,7 @@ class ParentEffect:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """Effect of a planned event.
-
-    Attributes:
-        stream: input stream of the event.
-        parents: effect on each affected parent.
-        problems: dead letters.
-        ignored: reasons to ignore it.
-    """
+    """Effect of a planned event."""
 
     stream: str
     parents: tuple[ParentEffect, ...]
@@ -145,14 +132,7 @@ def read(stream: Stream, text: bytes, bounds: Bounds) -> PlannedRecord:
 
 
 def dry_run(stream: Stream, reading: PlannedRecord, ask: Asker, routing_of: Callable[[str], Routing]) -> DryRun:
-    """Return the effect of an event, from the coordinator and all its shards.
-
-    Args:
-        stream: input stream of the event.
-        reading: the event as the job would read it.
-        ask: queries the job.
-        routing_of: returns the routing of a parent.
-    """
+    """Return the effect of an event, from the coordinator and all its shards."""
     effects: list[tuple[str, PlannedEffect]] = []
     records: list[tuple[Stream, Mapping[str, Any]]] = []
     if reading.record is not None:

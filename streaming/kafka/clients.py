@@ -45,12 +45,7 @@ def create(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T
 
 
 def reason(error: KafkaException | KafkaError, needed: Grant | None = None) -> str:
-    """Return librdkafka's message, or the missing permission if the broker refused the request.
-
-    Args:
-        error: error of librdkafka.
-        needed: permission for the request; None if unknown.
-    """
+    """Return librdkafka's message, or the missing permission if the broker refused the request."""
     inner = error if isinstance(error, KafkaError) else error.args[0] if error.args else None
     if not isinstance(inner, KafkaError):
         return str(error)

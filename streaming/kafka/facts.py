@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from streaming.errors import ConfigInvalid, RecordsLost, TopicReplaced, UpdatesUnknown
 
@@ -35,6 +35,8 @@ _SOURCE: Final = re.compile(r'"source":\{"topic":"([\w.-]+)","partition":(\d+),"
 """Source in the JSON of an update; quotes within JSON strings are escaped, so nothing else looks like it."""
 
 
+_PLACE: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})\[(\d+)\]@(\d+)(?:#(\d+))?")
+
 _MISSPELT: Final = 0.9
 """Similarity, as `difflib` measures it, from which the name of a missing topic counts as misspelt."""
 
@@ -43,12 +45,7 @@ _WORD: Final = re.compile(r"[._-]")
 
 
 def rebuild(settings: Settings, *, lost: bool = False) -> str:
-    """Return the advice if the inputs exist and the updates topic is to stay, with any content.
-
-    Args:
-        settings: settings of the job.
-        lost: the former checkpoint is lost, and `settings` name a new one.
-    """
+    """Return the advice if the inputs exist and the updates topic is to stay; `lost`: the former checkpoint is lost."""
     own = settings.checkpoint
     places = ("--without-former", own) if lost else (f"--former {shlex.quote(own)}", f"{own.rstrip('/')}-new")
     return (
@@ -65,15 +62,31 @@ class NotedTopic(NamedTuple):
     id: str
 
 
-class RecordPlace(NamedTuple):
-    """The place of a record."""
+class EntryPlace(NamedTuple):
+    """Place of an entry in Kafka; entry 0 stands for a whole record, too."""
 
     topic: str
     partition: int
     offset: int
+    entry: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Parse a place in the format of `str`.
+
+        Raises:
+            ConfigInvalid: the text has another format.
+        """
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            raise ConfigInvalid(
+                f"{text!r} is not the id of a dead letter; expected lite-topic-events[0]@12 or ...@12#3"
+            )
+        topic, *numbers = found.groups("0")
+        return cls(topic, *map(int, numbers))
 
     def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}]@{self.offset}"
+        return f"{self.topic}[{self.partition}]@{self.offset}" + (f"#{self.entry}" if self.entry else "")
 
 
 ROLES: Final = ("group_events", "subscription_events", "topic_events", "clock", "updates", "dead_letters")
@@ -127,33 +140,22 @@ def check_identity(
             f"{'; topics of the same names are others' if replaced else ''}: it is another Kafka, or all topics were "
             f"deleted. Set bootstrap_servers back, or {START_ANEW}. {_IF_RESTORED}."
         )
-    restored = f" {_IF_RESTORED}." if replaced else ""
+    if set(missing + replaced).isdisjoint(events(settings)):
+        advice = rebuild(settings)
+    else:
+        advice = f"{START_ANEW}. Events of which only the former topic knew must be sent again"
     problems = [
         *(f"the topic {name} does not exist" for name in missing),
         *(f"the topic {name} was deleted and created anew" for name in replaced),
     ]
     raise TopicReplaced(
         f"{'; '.join(problems)}: the checkpoint {settings.checkpoint} does not fit it any more. "
-        f"{_after_loss(settings, [*missing, *replaced])}.{restored}"
+        f"{advice[0].upper()}{advice[1:]}." + (f" {_IF_RESTORED}." if replaced else "")
     )
-
-
-def _after_loss(settings: Settings, topics: Collection[str]) -> str:
-    if set(topics).isdisjoint(events(settings)):
-        return _sentence(rebuild(settings))
-    return f"{_sentence(START_ANEW)}. Events of which only the former topic knew must be sent again"
-
-
-def _sentence(way_out: str) -> str:
-    return way_out[0].upper() + way_out[1:]
 
 
 def check_spelling(settings: Settings, present: Collection[str]) -> None:
     """Check that no missing topic has nearly an existing name; topics with default names are created unchecked.
-
-    Args:
-        settings: settings of the job.
-        present: names of the topics that exist.
 
     Raises:
         ConfigInvalid: a name is perhaps misspelt; the message names the topic that is perhaps meant.
@@ -245,7 +247,7 @@ def check_empty(settings: Settings, records: int) -> None:
         )
 
 
-def check_ahead(settings: Settings, written: Collection[RecordPlace], planned: Offsets) -> None:
+def check_ahead(settings: Settings, written: Collection[EntryPlace], planned: Offsets) -> None:
     """Check that all updates in the updates topic are from this checkpoint.
 
     Each update names the record that caused it. No micro-batch of the checkpoint was planned to read a record beyond
@@ -271,11 +273,6 @@ def check_marked(settings: Settings, marked: int, planned: int) -> None:
     The sink takes a micro-batch with the number of a marker for repeated, and skips it. A checkpoint that was copied
     earlier would plan another micro-batch under that number.
 
-    Args:
-        settings: settings of the job.
-        marked: number of micro-batches that are written by the markers at the broker.
-        planned: number of micro-batches that the checkpoint has planned.
-
     Raises:
         UpdatesUnknown: a micro-batch is written that the checkpoint has not planned.
     """
@@ -287,6 +284,6 @@ def check_marked(settings: Settings, marked: int, planned: int) -> None:
         )
 
 
-def sources(text: str) -> set[RecordPlace]:
+def sources(text: str) -> set[EntryPlace]:
     """Return the sources of all updates in a text."""
-    return {RecordPlace(topic, int(partition), int(offset)) for topic, partition, offset in _SOURCE.findall(text)}
+    return {EntryPlace(topic, int(partition), int(offset)) for topic, partition, offset in _SOURCE.findall(text)}

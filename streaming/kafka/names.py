@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from matcher.dialects import DIALECTS
-from matcher.pattern import Pattern, Tail
+from matcher.pattern import Tail
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Names that Kafka marks as internal. Other names that begin with `__` belong to users."""
@@ -54,14 +54,8 @@ def unmatchable(pattern: str, dialect: str, policy: str | None = None) -> str | 
         return reason + _ADVICE.get((dialect, foreign[0]), "")
     if parsed.literal in {".", ".."}:
         return f"the name {parsed.literal!r}, which Kafka gives to no topic."
-    shortest = _shortest(parsed, DIALECTS[dialect].separator)
+    gaps = len(parsed.segments) - 1 + (parsed.tail is Tail.SOME)
+    shortest = len(fixed) + max(gaps, 0) * len(DIALECTS[dialect].separator)
     if shortest > MAX_LENGTH:
         return f"at least {shortest:,} characters, and a Kafka topic has at most {MAX_LENGTH} in its name."
     return None
-
-
-def _shortest(pattern: Pattern, separator: str) -> int:
-    """Return the least length of a topic that matches a pattern."""
-    length = sum(len(segment) for segment in pattern.segments if isinstance(segment, str))
-    gaps = len(pattern.segments) - 1 + (pattern.tail is Tail.SOME)
-    return length + max(gaps, 0) * len(separator)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 from streaming.errors import ConfigInvalid
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from streaming.config import Settings
 
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]+)\}")
@@ -162,17 +163,14 @@ def _unreadable(store: str, kind: str, file: str) -> ConfigInvalid:
 def _login(text: str, file: str) -> dict[str, str]:
     """Return name and password of a JAAS text."""
     module = _LOGIN.fullmatch(text)
-    fields = {key: _plain(*values) for key, *values in _FIELD.findall(module[1])} if module else {}
+    found = _FIELD.findall(module[1]) if module else []
+    fields = {key: re.sub(r"\\(.)", r"\1", quoted) or single or bare for key, quoted, single, bare in found}
     if not {"username", "password"} <= fields.keys():
         raise ConfigInvalid(
             f"{file}: sasl.jaas.config must be ScramLoginModule or PlainLoginModule with username and password, "
             'as: org.apache.kafka.common.security.scram.ScramLoginModule required username="..." password="...";'
         )
     return {"sasl.username": fields["username"], "sasl.password": fields["password"]}
-
-
-def _plain(quoted: str, single: str, bare: str) -> str:
-    return re.sub(r"\\(.)", r"\1", quoted) or single or bare
 
 
 LIBRDKAFKA_NAMES: Final[Mapping[str, str]] = {
@@ -186,15 +184,9 @@ LIBRDKAFKA_NAMES: Final[Mapping[str, str]] = {
 }
 """Names of librdkafka, each with the name that the file must have instead, which Java's client accepts."""
 
-Known = Callable[[str], bool]
 
-
-def check_java(settings: Settings, known: Known) -> None:
-    """Check that Java's client accepts all options of the file.
-
-    Args:
-        settings: settings of the job.
-        known: predicate of the names that Java's clients accept.
+def check_java(settings: Settings, known: Callable[[str], bool]) -> None:
+    """Check that Java's client accepts all options of the file: the names that are `known`.
 
     Raises:
         ConfigInvalid: it does not accept an option.

@@ -11,7 +11,7 @@ from uuid import UUID
 from streaming.kafka.facts import ROLES, names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from streaming.config import Settings
 
@@ -34,11 +34,7 @@ class Permission(NamedTuple):
     """An operation that a role must be allowed.
 
     Attributes:
-        role: user of Kafka.
-        kind: kind of the resources.
         resources: settings that name Kafka topics, or other names; one that ends in `-` is a prefix.
-        operation: operation in Kafka's words.
-        why: purpose.
     """
 
     role: str
@@ -204,14 +200,10 @@ def writable(topic: str) -> Grant:
 
 def grants(role: str, settings: Settings, parent: str = PARENT) -> list[Grant]:
     """Return the permissions of a role, with the topics of these settings."""
-    return list(_grants(role, settings, parent))
-
-
-def _grants(role: str, settings: Settings, parent: str) -> Iterator[Grant]:
     topics = {**names(settings), "answers": settings.answers}
-    for permission in PERMISSIONS:
-        if permission.role == role:
-            for resource in permission.resources:
-                yield Grant(
-                    permission.kind, topics.get(resource, resource.replace(PARENT, parent)), permission.operation
-                )
+    return [
+        Grant(each.kind, topics.get(resource, resource.replace(PARENT, parent)), each.operation)
+        for each in PERMISSIONS
+        for resource in each.resources
+        if each.role == role
+    ]

@@ -137,8 +137,6 @@ class Renewed(NamedTuple):
     """A key of the new checkpoint.
 
     Attributes:
-        parent: the parent topic.
-        number: the shard.
         value: its state bytes, whose parts are in the archive of the key.
         records: clock records by which the shard is visited once, and reminded of the times for which it waits.
     """

@@ -20,8 +20,9 @@ from uuid import uuid4
 
 import orjson
 
-from streaming.errors import BackupDamaged, BackupFailed, BackupRefused
+from streaming.errors import BackupDamaged, BackupFailed, BackupRefused, NotVerified
 from streaming.operations import checkpoint_files
+from streaming.operations.checkpoint import JobCheckpoint
 from streaming.storage import folder as folders
 from streaming.storage.folder import IDENTITY, QUERY
 from streaming.storage.journal import flaw_of_part
@@ -52,7 +53,6 @@ class CopiedFile(NamedTuple):
 
     Attributes:
         path: path within the checkpoint, with slashes.
-        size: size in bytes.
         sha256: digest of its content, in hexadecimal digits.
     """
 
@@ -67,11 +67,8 @@ class Manifest:
 
     Attributes:
         checkpoint_id: id of the checkpoint in names in Kafka; empty if it has none.
-        checkpoint: folder that was copied.
         micro_batch: the last committed micro-batch of the copy.
         time: time of the copy, with time zone.
-        release: release that made the copy.
-        files: its files.
     """
 
     checkpoint_id: str
@@ -134,12 +131,7 @@ class Manifest:
 
 
 def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
-    """Copy a file to the disk, or only read it, and return its size and digest.
-
-    Args:
-        source: the file.
-        target: the copy; None: only read.
-        name: path of the file within the checkpoint.
+    """Copy a file to the disk, or only read it without a target, and return its size and digest under this name.
 
     Raises:
         OSError: it cannot be read or written.
@@ -196,12 +188,7 @@ def local(checkpoint: str) -> Path:
 
 
 def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
-    """Copy a checkpoint to a new folder, and return the manifest of the copy.
-
-    Args:
-        checkpoint: folder of the checkpoint; the job may run.
-        destination: the copy, which gets its name when it is complete and verified.
-        progress: called after each file.
+    """Copy a checkpoint, whose job may run, to a new folder, which appears when it is complete.
 
     Raises:
         CheckpointUnusable: the checkpoint is not a folder, or cannot be read.
@@ -210,16 +197,20 @@ def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
         BackupFailed: a file cannot be read or written, or the job changes files faster than they are copied.
     """
     folders.check(str(checkpoint), writes=False)
-    found = checkpoint_files.identity(checkpoint)
+    found = JobCheckpoint(str(checkpoint))
+    try:
+        partitions, checkpoint_id = found.partitions, found.id or ""
+    except NotVerified as error:
+        raise BackupRefused(str(error)) from None
     if destination.exists():
         raise BackupRefused(f"{destination} exists; give the name of a new folder.")
     unfinished = destination.with_name(destination.name + UNFINISHED)
     try:
         if unfinished.exists():
             shutil.rmtree(unfinished)
-        micro_batch, files = _Copy(checkpoint, unfinished / FOLDER, int(found["shuffle_partitions"]), progress).make()
+        micro_batch, files = _Copy(checkpoint, unfinished / FOLDER, partitions, progress).make()
         manifest = Manifest(
-            checkpoint_id=str(found.get("id", "")),
+            checkpoint_id=checkpoint_id,
             checkpoint=str(checkpoint),
             micro_batch=micro_batch,
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -237,14 +228,7 @@ def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
 
 
 class _Copy:
-    """An unfinished copy.
-
-    Args:
-        checkpoint: folder of the checkpoint.
-        target: folder of the copy.
-        partitions: number of state partitions.
-        progress: called after each file.
-    """
+    """An unfinished copy."""
 
     def __init__(self, checkpoint: Path, target: Path, partitions: int, progress: Progress) -> None:
         self._checkpoint = checkpoint
@@ -259,7 +243,7 @@ class _Copy:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(_PAUSE_SECONDS)
-            micro_batch = checkpoint_files.last_micro_batch(self._checkpoint)
+            micro_batch = JobCheckpoint(str(self._checkpoint)).last("commits")
             if micro_batch is None:
                 raise BackupRefused(f"the job of {self._checkpoint} has not committed a micro-batch yet.")
             try:
@@ -313,7 +297,7 @@ class _Copy:
 
     def _is_complete(self, micro_batch: int) -> bool:
         """Return True if the job cannot have removed a part that the copied state needs."""
-        begun = checkpoint_files.last_micro_batch(self._checkpoint, "offsets")
+        begun = JobCheckpoint(str(self._checkpoint)).last("offsets")
         return begun is not None and begun <= micro_batch + DEFAULT_TUNING.retained_micro_batches
 
 
@@ -321,7 +305,6 @@ class Restored(NamedTuple):
     """A restored checkpoint.
 
     Attributes:
-        manifest: manifest of the backup.
         former: new folder of the replaced checkpoint; None if there was none.
     """
 
@@ -335,13 +318,7 @@ def is_occupied(checkpoint: Path) -> bool:
 
 
 def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool = False) -> Restored:
-    """Restore a checkpoint after verifying the whole backup.
-
-    Args:
-        source: the backup.
-        checkpoint: folder of the checkpoint.
-        progress: called after each file.
-        replace: rename an existing checkpoint.
+    """Restore a checkpoint after verifying the whole backup; with `replace`, rename an existing checkpoint.
 
     Raises:
         CheckpointUnusable: no checkpoint can be created there.

@@ -117,7 +117,7 @@ class JobCheckpoint:
 
     def has_state(self) -> bool:
         """Return True if a micro-batch is complete."""
-        return bool(self._numbers("commits"))
+        return self.last("commits") is not None
 
     def micro_batches(self) -> MicroBatches:
         """Return the current last micro-batches.
@@ -125,14 +125,12 @@ class JobCheckpoint:
         Raises:
             NotVerified: none is committed yet.
         """
-        committed = self._numbers("commits")
-        if not committed:
+        committed, begun = self.last("commits"), self.last("offsets")
+        if committed is None:
             raise NotVerified(
                 f"the job of {self.location} has not committed a micro-batch yet; start it, then verify again"
             )
-        last = max(committed)
-        begun = max(self._numbers("offsets"), default=last)
-        return MicroBatches(last, begun if begun > last else None)
+        return MicroBatches(committed, begun if begun is not None and begun > committed else None)
 
     def offsets(self, micro_batch: int) -> Offsets:
         """Return the offsets up to which a micro-batch reads.
@@ -153,13 +151,14 @@ class JobCheckpoint:
             for number, offset in partitions.items()
         }
 
-    def _numbers(self, log: str) -> list[int]:
+    def last(self, log: str) -> int | None:
+        """Return the number of the last micro-batch in a log of the query; None for none."""
         files, root = self._opened()
         try:
             listed = files.get_file_info(FileSelector(f"{root}/{QUERY}/{log}", allow_not_found=True))
         except (OSError, ArrowException) as error:
             raise NotVerified(f"{self.location}/{QUERY}/{log} cannot be read: {error}") from None
-        return [int(info.base_name) for info in listed if info.base_name.isdigit()]
+        return max((int(info.base_name) for info in listed if info.base_name.isdigit()), default=None)
 
     def _parsed(self, name: str, parse: Callable[[bytes], T], missing: T) -> T:
         try:
@@ -181,23 +180,19 @@ class JobCheckpoint:
             raise NotVerified(f"Python cannot access the checkpoint {self.location}: {error}") from None
 
 
-def check_ended(identity: Mapping[str, Any], bootstrap_servers: str, options: Mapping[str, str]) -> None:
+def check_ended(checkpoint: JobCheckpoint, bootstrap_servers: str, options: Mapping[str, str]) -> None:
     """Check for up to 10 s that no driver of a checkpoint sends heartbeats; see `streaming.spark.lease`.
-
-    Args:
-        identity: identity of the checkpoint.
-        bootstrap_servers: addresses of brokers.
-        options: further client options of librdkafka.
 
     Raises:
         BackupRefused: a driver is running, or Kafka does not answer.
+        NotVerified: the folder is not a checkpoint.
     """
-    if identity.get("id") is None:  # releases without ids had no lease
+    if checkpoint.id is None:  # releases without ids had no lease
         return
     try:
-        with committed_offsets(bootstrap_servers, options, own_group(identity["id"])) as offset_in:
+        with committed_offsets(bootstrap_servers, options, own_group(checkpoint.id)) as offset_in:
             # Not the metadata with the driver's address: some releases of librdkafka return it truncated.
-            check_silent(lambda: offset_in(str(identity["clock"])))
+            check_silent(lambda: offset_in(checkpoint.topics[-1]))
     except KafkaException as error:
         raise BackupRefused(
             f"Kafka at {bootstrap_servers} cannot be asked for the driver of the checkpoint: {reason(error)}. "
@@ -206,11 +201,7 @@ def check_ended(identity: Mapping[str, Any], bootstrap_servers: str, options: Ma
 
 
 def check_silent(beats: Callable[[], int], seconds: float = LEASE_SECONDS) -> None:
-    """Check for some seconds that a driver sends no heartbeats.
-
-    Args:
-        beats: returns the number of its heartbeats; negative if it never sent one.
-        seconds: time to listen.
+    """Check for some seconds that the number of heartbeats stays the same; it is negative if there never was one.
 
     Raises:
         BackupRefused: it is running.

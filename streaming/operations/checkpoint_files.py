@@ -8,12 +8,12 @@ are kept by Spark for some micro-batches.
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from zipfile import BadZipFile, ZipFile
 
 import orjson
 
-from streaming.errors import BackupDamaged, BackupRefused
+from streaming.errors import BackupDamaged
 from streaming.storage.folder import IDENTITY, PARTS, QUERY
 
 _PART: Final = re.compile(r"[0-9a-f]{32}-\d+")
@@ -26,38 +26,8 @@ _SHARED: Final = {"sstFiles": ("SSTs", "dfsSstFileName"), "logFiles": ("logs", "
 """Folder of the files that a snapshot shares with others, and the field with their names, by field of its metadata."""
 
 
-def identity(checkpoint: Path) -> dict[str, Any]:
-    """Return the identity of a checkpoint.
-
-    Raises:
-        BackupRefused: the folder is not a checkpoint.
-    """
-    try:
-        found = orjson.loads((checkpoint / IDENTITY).read_bytes())
-    except (OSError, ValueError) as error:
-        raise BackupRefused(
-            f"{checkpoint} is not a checkpoint of a job: {IDENTITY} cannot be read ({error}). "
-            "Give the --checkpoint of the job."
-        ) from None
-    if isinstance(found, dict):
-        return found
-    raise BackupRefused(f"{checkpoint} is not a checkpoint of a job: {IDENTITY} is not a JSON object.")
-
-
-def last_micro_batch(checkpoint: Path, log: str = "commits") -> int | None:
-    """Return the number of the last micro-batch in a log of the query, or None."""
-    folder = checkpoint / QUERY / log
-    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    return max((int(name) for name in names if name.isdecimal()), default=None)
-
-
 def query_files(checkpoint: Path, micro_batch: int, partitions: int) -> Iterator[Path]:
     """Yield the query files that a committed micro-batch needs, relative to the checkpoint.
-
-    Args:
-        checkpoint: folder of the checkpoint.
-        micro_batch: number of the micro-batch.
-        partitions: number of state partitions.
 
     Raises:
         FileNotFoundError: a file is missing; a running job may have just removed it.

@@ -16,7 +16,6 @@ class InputRemoval(NamedTuple):
     """Records of one partition of an input.
 
     Attributes:
-        partition: the partition.
         first: offset of its first record.
         end: offset up to which records are removed.
         size: number of records in the partition.

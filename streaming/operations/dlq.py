@@ -19,7 +19,6 @@ class Original(NamedTuple):
     """A rejected entry as a record of its input topic.
 
     Attributes:
-        letter: its dead letter.
         key: key under which its producer writes such records.
         value: the entry; of a record with several requests only the rejected request.
     """

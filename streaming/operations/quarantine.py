@@ -9,24 +9,19 @@ from pyarrow import ArrowException
 
 from streaming.errors import NotVerified, QuarantineRefused
 from streaming.kafka.clients import reason
+from streaming.kafka.facts import EntryPlace
 from streaming.kafka.permissions import partition_names
 from streaming.kafka.reader import Partition, TopicReader, committed_offsets
 from streaming.operations.checkpoint import JobCheckpoint, check_ended
 from streaming.records.routing import Placed, placed
 from streaming.storage.archive import opened
-from streaming.worker.quarantine import NOTE, Decision, EntryPlace, Quarantine, now_ms, partition_of
+from streaming.worker.quarantine import NOTE, Decision, Quarantine, now_ms, partition_of
 from streaming.worker.rows import STREAMS, position
 
 
 @dataclass(frozen=True, slots=True)
 class HeldCheckpoint:
-    """Checkpoint of a job that has ended, and its Kafka.
-
-    Attributes:
-        checkpoint: the checkpoint.
-        bootstrap_servers: addresses of brokers.
-        options: further client options of librdkafka.
-    """
+    """Checkpoint of a job that has ended, and its Kafka."""
 
     checkpoint: JobCheckpoint
     bootstrap_servers: str
@@ -38,8 +33,7 @@ class HeldCheckpoint:
         Raises:
             BackupRefused: a driver is running, or Kafka does not answer.
         """
-        identity = {"id": self.checkpoint.id, "clock": self.checkpoint.topics[-1]}
-        check_ended(identity, self.bootstrap_servers, self.options)
+        check_ended(self.checkpoint, self.bootstrap_servers, self.options)
 
     def add(self, place: EntryPlace, why: str) -> Decision:
         """Quarantine an entry, and return the decision.

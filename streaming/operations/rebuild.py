@@ -51,7 +51,6 @@ class Plan:
 
     Attributes:
         former: checkpoint to replace; None if it is lost.
-        client: Kafka client options of librdkafka.
         from_state: start with the states of the former checkpoint, not at the beginning of the inputs.
     """
 
@@ -185,12 +184,7 @@ class _Rebuild:
         self._checkpoint = JobCheckpoint(settings.checkpoint)
 
     def until_settled(self, adopted: Offsets | None, enter: Callable[[Stage], None]) -> Findings:
-        """Read and correct until no row is in flight, and return the corrections.
-
-        Args:
-            adopted: offsets of the transferred states; None if there are none.
-            enter: stores a stage.
-        """
+        """Read and correct until no row is in flight, and return the corrections; begin at the `adopted` offsets."""
         corrected = Findings(0).corrected
         for _ in range(_ROUNDS):
             enter(Stage.READING)

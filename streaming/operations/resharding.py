@@ -27,10 +27,6 @@ def reshard(former: Sequence[ShardState], shards: Iterable[Shard]) -> dict[int, 
 
     A change that several micro-batches carry out counts as carried out. Topics of one shard keep their order of
     creation, after the topics of the previous shard, because no order between shards is known.
-
-    Args:
-        former: states of all present shards of the parent that have one.
-        shards: the shards to make.
     """
     whole = _whole(former)
     renewed = {shard.number: _part(whole, shard) for shard in shards}

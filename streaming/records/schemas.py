@@ -95,8 +95,10 @@ class _AvroConverter:
             return self._union([self.convert({"type": each}, title) for each in kind])
         if "enum" in schema:
             return self._enumeration(schema, title)
-        compound = {"array": self._array, "object": self._object}.get(kind)
-        return compound(schema, title) if compound else _PRIMITIVES[kind]
+        if kind == "array":
+            items = schema.get("prefixItems") or [schema["items"]]
+            return {"type": "array", "items": self._union([self.convert(each, title) for each in items])}
+        return self._object(schema, title) if kind == "object" else _PRIMITIVES[kind]
 
     def _object(self, schema: dict[str, Any], title: str) -> Any:
         """Return a record, or a map if fields may have any name."""
@@ -107,21 +109,14 @@ class _AvroConverter:
         if name in self._named:
             return f"{_NAMESPACE}.{name}"
         self._named.add(name)
-        required = schema.get("required", ())
-        fields = [self._field(*field, required=field[0] in required) for field in schema["properties"].items()]
+        fields = []
+        for field, own in schema["properties"].items():
+            kind, required = self.convert(own, field), field in schema.get("required", ())
+            found = {"name": field, "type": kind if required else self._union([kind, "null"])}
+            found |= {"doc": own["description"]} if "description" in own else {}
+            fields.append(found if required else {**found, "default": None})
         doc = schema["description"]
         return {"type": "record", "name": name, "namespace": _NAMESPACE, "doc": doc, "fields": fields}
-
-    def _field(self, name: str, schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
-        kind = self.convert(schema, name)
-        field = {"name": name, "type": kind if required else self._union([kind, "null"])}
-        if "description" in schema:
-            field["doc"] = schema["description"]
-        return field if required else {**field, "default": None}
-
-    def _array(self, schema: dict[str, Any], title: str) -> Any:
-        items = schema.get("prefixItems") or [schema["items"]]
-        return {"type": "array", "items": self._union([self.convert(each, title) for each in items])}
 
     def _enumeration(self, schema: dict[str, Any], title: str) -> Any:
         """Return an enumeration, or a string if a value is no symbol of Avro."""
@@ -150,7 +145,6 @@ class _Channel(NamedTuple):
     """Kafka topic of the job.
 
     Attributes:
-        setting: setting that names the topic.
         action: `receive` for inputs of the job, `send` for its outputs.
         message: name of the schema of its values.
         key: schema of its keys: a name, or JSON Schema.
@@ -179,6 +173,29 @@ def asyncapi() -> dict[str, Any]:
         schema = json_schema(name)
         schemas |= schema.pop("$defs", {})
         schemas[name] = {key: value for key, value in schema.items() if key not in ("$schema", "$id")}
+    channels, operations, messages = {}, {}, {}
+    for setting, action, message, key in _CHANNELS:
+        field, schema = Settings.model_fields[setting], schemas[message]
+        channels[setting] = {
+            "address": str(field.default),
+            "description": field.description,
+            "messages": {message: {"$ref": f"#/components/messages/{message}"}},
+            "bindings": {"kafka": {"topic": str(field.default), "bindingVersion": _BINDING}},
+        }
+        operations[f"{action}-{setting}"] = {
+            "action": action,
+            "channel": {"$ref": f"#/channels/{setting}"},
+            "messages": [{"$ref": f"#/channels/{setting}/messages/{message}"}],
+        }
+        key_schema = schemas[key] if isinstance(key, str) else key
+        messages[message] = {
+            "name": message,
+            "title": schema["title"],
+            "summary": schema["description"],
+            "contentType": "application/json",
+            "payload": {"$ref": f"#/components/schemas/{message}"},
+            "bindings": {"kafka": {"key": key_schema, "bindingVersion": _BINDING}},
+        }
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -189,43 +206,9 @@ def asyncapi() -> dict[str, Any]:
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",
-        "channels": {each.setting: _channel(each) for each in _CHANNELS},
-        "operations": {f"{each.action}-{each.setting}": _operation(each) for each in _CHANNELS},
-        "components": {
-            "messages": {each.message: _message(each, schemas) for each in _CHANNELS},
-            "schemas": _relocated(schemas),
-        },
-    }
-
-
-def _channel(channel: _Channel) -> dict[str, Any]:
-    field = Settings.model_fields[channel.setting]
-    return {
-        "address": str(field.default),
-        "description": field.description,
-        "messages": {channel.message: {"$ref": f"#/components/messages/{channel.message}"}},
-        "bindings": {"kafka": {"topic": str(field.default), "bindingVersion": _BINDING}},
-    }
-
-
-def _operation(channel: _Channel) -> dict[str, Any]:
-    return {
-        "action": channel.action,
-        "channel": {"$ref": f"#/channels/{channel.setting}"},
-        "messages": [{"$ref": f"#/channels/{channel.setting}/messages/{channel.message}"}],
-    }
-
-
-def _message(channel: _Channel, schemas: dict[str, Any]) -> dict[str, Any]:
-    schema = schemas[channel.message]
-    key = schemas[channel.key] if isinstance(channel.key, str) else channel.key
-    return {
-        "name": channel.message,
-        "title": schema["title"],
-        "summary": schema["description"],
-        "contentType": "application/json",
-        "payload": {"$ref": f"#/components/schemas/{channel.message}"},
-        "bindings": {"kafka": {"key": key, "bindingVersion": _BINDING}},
+        "channels": channels,
+        "operations": operations,
+        "components": {"messages": messages, "schemas": _relocated(schemas)},
     }
 
 

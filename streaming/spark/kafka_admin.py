@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
-from streaming.kafka.facts import Offsets, RecordPlace, sources
+from streaming.kafka.facts import EntryPlace, Offsets, sources
 from streaming.kafka.options import java_options
 from streaming.kafka.reach import wait_for_broker
 from streaming.kafka.topics import TopicSpec
@@ -223,7 +223,7 @@ class KafkaAdmin:
         """
         self._call(lambda: self._admin.fenceProducers(list(producers)).all().get())
 
-    def last_sources(self, updates: str) -> set[RecordPlace]:
+    def last_sources(self, updates: str) -> set[EntryPlace]:
         """Return the sources of the latest updates, at the end of each partition of the updates topic."""
         partitions = self._partitions([updates])
         spec = self._clients.admin.OffsetSpec
@@ -236,7 +236,7 @@ class KafkaAdmin:
         }
         return self._call(lambda: self._read(updates, positions, ends)) if positions else set()
 
-    def _read(self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]) -> set[RecordPlace]:
+    def _read(self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]) -> set[EntryPlace]:
         partition = self._jvm.org.apache.kafka.common.TopicPartition
         deserializer = self._jvm.org.apache.kafka.common.serialization.StringDeserializer
         defaults = {"isolation.level": "read_committed", "enable.auto.commit": "false"}
@@ -247,7 +247,7 @@ class KafkaAdmin:
             consumer.assign(list(assigned.values()))
             for number, offset in positions.items():
                 consumer.seek(assigned[number], offset)
-            found: set[RecordPlace] = set()
+            found: set[EntryPlace] = set()
             wait = self._jvm.java.time.Duration.ofMillis(500)
             deadline = time.monotonic() + _TAIL_SECONDS
             while time.monotonic() < deadline and any(

@@ -69,18 +69,15 @@ def opened(checkpoint: str) -> tuple[FileSystem, str]:
     if url.scheme in ("", "file"):
         return LocalFileSystem(), (unquote(url.path) if url.scheme else checkpoint).rstrip("/")
     if url.scheme in s3.SCHEMES:
-        return _s3(url.netloc), f"{url.netloc}{url.path}".rstrip("/")  # which Hadoop does not decode either
+        from pyarrow.fs import S3FileSystem, resolve_s3_region  # noqa: PLC0415 - loads Amazon's SDK
+
+        arguments = s3.S3Address.of().for_arrow()
+        if "region" not in arguments:
+            arguments["region"] = resolve_s3_region(url.netloc)
+        # Hadoop does not decode the path either.
+        return S3FileSystem(**arguments), f"{url.netloc}{url.path}".rstrip("/")
     files, path = FileSystem.from_uri(checkpoint)
     return files, path.rstrip("/")
-
-
-def _s3(bucket: str) -> FileSystem:
-    from pyarrow.fs import S3FileSystem, resolve_s3_region  # noqa: PLC0415 - loads Amazon's SDK
-
-    arguments = s3.S3Address.of().for_arrow()
-    if "region" not in arguments:
-        arguments["region"] = resolve_s3_region(bucket)
-    return S3FileSystem(**arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +89,17 @@ class _KeyFolder:
 
     def write(self, name: str, data: bytes) -> None:
         path = f"{self.folder}/{name}"
-        if self._holds(path, data):
-            return  # a repeated micro-batch writes its parts again
+        with contextlib.suppress(OSError):
+            if self._get(path) == data:
+                return  # a repeated micro-batch writes its parts again; a damaged part is replaced
         if self.files.type_name in _OBJECT_STORES:
             self.files.create_dir(self.folder, recursive=True)
             # A failed upload is not removed: by now another attempt may have written the whole part under this name.
             self._put(path, data)
             return
-        self._create_folder()
+        if self.files.get_file_info(self.folder).type is FileType.NotFound:
+            self.files.create_dir(self.folder, recursive=True)
+            self._settle(os.path.dirname(self.folder))  # noqa: PTH120 - a path of Arrow
         unfinished = f"{path}.{os.getpid()}"  # another attempt at the same task may write the same part
         try:
             self._put(unfinished, data)
@@ -111,12 +111,6 @@ class _KeyFolder:
                 self.files.delete_file(unfinished)
             raise
 
-    def _create_folder(self) -> None:
-        """Create the folder of the key, durably: it survives a power loss."""
-        if self.files.get_file_info(self.folder).type is FileType.NotFound:
-            self.files.create_dir(self.folder, recursive=True)
-            self._settle(os.path.dirname(self.folder))  # noqa: PTH120 - a path of Arrow
-
     def _settle(self, path: str) -> None:
         """Flush a file or folder from memory to the disk; Arrow has no call for it."""
         if self.files.type_name != _LOCAL:
@@ -126,13 +120,6 @@ class _KeyFolder:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-    def _holds(self, path: str, data: bytes) -> bool:
-        """Return True if a file holds exactly these bytes; a damaged or truncated one is written again."""
-        try:
-            return self._get(path) == data
-        except OSError:
-            return False
 
     def _put(self, path: str, data: bytes) -> None:
         with self.files.open_output_stream(path, compression=None) as stream:

@@ -34,11 +34,7 @@ def local_path(location: str) -> Path | None:
 
 
 def check(location: str, *, writes: bool) -> None:
-    """Check that the folder of a checkpoint can be used; other file systems are left to their clients.
-
-    Args:
-        location: its directory or URI.
-        writes: the folder is written to, and created if it does not exist.
+    """Check that the folder of a checkpoint can be used, or created if it is to be written; skip other file systems.
 
     Raises:
         CheckpointUnusable: it is no folder, or may not be read or written.
@@ -60,8 +56,12 @@ def check(location: str, *, writes: bool) -> None:
 def _problem(path: Path, *, writes: bool) -> str:
     """Return the reason why a folder cannot be used; blank if it can."""
     existing = path
-    while not _exists(existing):
-        existing = existing.parent
+    while True:
+        try:
+            existing.lstat()  # also of a broken link
+            break
+        except (FileNotFoundError, NotADirectoryError):
+            existing = existing.parent
     if not existing.is_dir():
         return f"{existing} is {'a link that leads nowhere' if not existing.exists() else 'not a folder'}"
     if existing != path:
@@ -70,15 +70,6 @@ def _problem(path: Path, *, writes: bool) -> str:
     if not all(os.access(each, os.R_OK | os.X_OK) for each in names):
         return os.strerror(errno.EACCES)
     return next(filter(None, map(_refusal, names)), "") if writes else ""
-
-
-def _exists(path: Path) -> bool:
-    """Return True if a path exists, even as a broken link; unlike `os.path.lexists`, raise other errors."""
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
 
 
 def _refusal(folder: Path) -> str:

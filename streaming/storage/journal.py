@@ -88,7 +88,6 @@ class Journal:
 
     Attributes:
         archive: store for the parts; None keeps everything in the value.
-        batch: number of the current micro-batch.
         tail: segments in the value.
         parts: segments before them, in the archive.
         compact_bytes: estimated size of a freshly compacted journal, in bytes.
@@ -117,7 +116,14 @@ class Journal:
         """
         if value is None:
             return cls(archive, batch, tuning=tuning)
-        start = _after_header(value)
+        start = len(_HEADER) + _LENGTH_BYTES
+        if value[:2] != _HEADER[:2] or len(value) <= start:
+            raise StateCorrupted(f"a state value lacks its header; {_WAY_OUT}")
+        if value[2] not in READ_FORMATS:
+            raise StateFormatUnknown(
+                f"a state value has format {value[2]}, this release reads {READ_FORMATS[0]} to {FORMAT}; "
+                "use the release that wrote it"
+            )
         head = value[start : start + _length(value, start - _LENGTH_BYTES)]
         if not head:
             tail = value[start:]
@@ -187,10 +193,9 @@ class Journal:
         """Return the parts, and the segments in the value as if they were one more."""
         return [*self.parts, Part(len(self.tail), self.tail[-_DIGEST_BYTES:])] if self.tail else list(self.parts)
 
-    def _content(self, piece: Part) -> bytes:
-        return self._load(piece) if piece in self.parts else self.tail
-
-    def _load(self, part: Part) -> bytes:
+    def _content(self, part: Part) -> bytes:
+        if part not in self.parts:
+            return self.tail
         if self.archive is None:
             raise StateCorrupted(
                 "a part of the state is a file next to the checkpoint, which Python cannot reach now; "
@@ -232,7 +237,7 @@ class Journal:
         parts, retired = list(self.parts), list(self.retired)
         while parts and parts[-1].length <= len(tail):
             merged = parts.pop()
-            tail = self._load(merged) + tail
+            tail = self._content(merged) + tail
             retired.append((merged.name, self.batch))
         part = Part(len(tail), tail[-_DIGEST_BYTES:])
         self.archive.write(part.name, tail)
@@ -318,16 +323,3 @@ def _decode_segments(data: bytes, start: int, digest: bytes, where: str = "a sta
         if data[body_end:start] != digest:
             raise StateCorrupted(f"{where} fails its checksum; {_WAY_OUT}")
         yield msgpack.unpackb(body, use_list=False)
-
-
-def _after_header(value: bytes) -> int:
-    """Check the header, and return the offset of the head."""
-    start = len(_HEADER) + _LENGTH_BYTES
-    if value[:2] != _HEADER[:2] or len(value) <= start:
-        raise StateCorrupted(f"a state value lacks its header; {_WAY_OUT}")
-    if value[2] not in READ_FORMATS:
-        raise StateFormatUnknown(
-            f"a state value has format {value[2]}, this release reads {READ_FORMATS[0]} to {FORMAT}; "
-            "use the release that wrote it"
-        )
-    return start

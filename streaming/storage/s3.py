@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
-from urllib.parse import ParseResult, urlparse
+from urllib.parse import urlparse
 
 from streaming.errors import ConfigInvalid
 
@@ -53,7 +53,8 @@ class S3Address:
         """
         name = "AWS_ENDPOINT_URL_S3" if variables.get("AWS_ENDPOINT_URL_S3") else "AWS_ENDPOINT_URL"
         endpoint = (variables.get(name) or "").rstrip("/")
-        if endpoint and not _is_address(urlparse(endpoint)):
+        url = urlparse(endpoint)
+        if endpoint and not (url.scheme in ("http", "https") and url.hostname and not url.path):
             raise ConfigInvalid(f"{name} must be a URL as http://minio:9000, not {endpoint!r}")
         region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
         return cls(endpoint or None, region or (ANY_REGION if endpoint else None))
@@ -78,7 +79,3 @@ class S3Address:
         """Return arguments of Arrow's file system, which has buckets in the path by itself."""
         found = {"endpoint_override": self.endpoint, "region": self.region}
         return {name: value for name, value in found.items() if value}
-
-
-def _is_address(url: ParseResult) -> bool:
-    return url.scheme in ("http", "https") and bool(url.hostname) and not url.path

@@ -52,9 +52,6 @@ class StateCache:
     A state is used only for a journal that continues the journal from which the state was read. A task that fails after
     it changed a state leaves a state of a journal that was never stored, and no later task uses it.
 
-    Args:
-        max_bytes: memory of the states to keep.
-
     Attributes:
         memory_bytes: estimated memory of the kept states.
     """
@@ -74,12 +71,6 @@ class StateCache:
         """Take the state of a key out of the cache, and return it as of the journal.
 
         A kept state reads only the rest of the journal. Otherwise a `new` state reads all of it.
-
-        Args:
-            key: parent and number; always of the same kind of state.
-            journal: its journal.
-            new: makes an empty state.
-            replay: applies the changes of a journal to a state.
         """
         kept = self._kept.pop(key, None)
         if kept is not None:
@@ -130,12 +121,7 @@ class Kind(NamedTuple, Generic[S, D]):
 
 
 class Opened(NamedTuple):
-    """State of a key before a micro-batch.
-
-    Attributes:
-        value: its bytes, stored or adopted; None for none.
-        journal: the same as a journal.
-    """
+    """State of a key before a micro-batch."""
 
     value: bytes | None
     journal: Journal
@@ -149,10 +135,6 @@ class StateStore:
         adopts: keys begin with the states in their archives.
         cache_bytes: memory of the decoded states to keep.
         tuning: sizes and thresholds.
-
-    Attributes:
-        cache: decoded states.
-        archives: as above.
     """
 
     def __init__(
@@ -170,11 +152,6 @@ class StateStore:
 
     def open(self, key: Key, value: bytes | None, batch: int = 0) -> Opened:
         """Read the bytes of a key.
-
-        Args:
-            key: the key.
-            value: its bytes; None for none.
-            batch: number of the micro-batch.
 
         Raises:
             StateCorrupted: the bytes differ from the bytes that were written.

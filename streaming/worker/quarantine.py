@@ -9,10 +9,11 @@ output cannot change any more, so it applies the entry.
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import orjson
 
+from streaming.kafka.facts import EntryPlace
 from streaming.records.model import Reason, Source
 from streaming.records.updates import Problem
 
@@ -28,31 +29,16 @@ _32_BITS: Final = 0xFFFFFFFF
 _LETTER: Final = "the work on this entry was stopped, and the job has left it out: {}"
 
 
-class EntryPlace(NamedTuple):
-    """Place of an entry in Kafka."""
-
-    topic: str
-    partition: int
-    offset: int
-    entry: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}]@{self.offset}" + (f"#{self.entry}" if self.entry else "")
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Decision to leave out an entry.
 
     Attributes:
         topic, partition, offset, entry: place of the entry in Kafka.
-        timestamp: timestamp of its record, in milliseconds.
         micro_batch: number of the first micro-batch that may contain it.
         parent, number: key that writes the dead letter.
-        reason: description of the failure.
         exempt: state partitions that apply the entry.
         decided: time of the decision, in milliseconds since the epoch.
-        by_hand: an operator made it.
     """
 
     topic: str
@@ -135,11 +121,7 @@ class Quarantine:
         return type(self)(tuple(replace(each, micro_batch=0, exempt=()) for each in self.decisions))
 
     def unread(self, read: Mapping[str, Mapping[int, int]]) -> tuple[Decision, ...]:
-        """Return the decisions about entries that no committed micro-batch has read.
-
-        Args:
-            read: offsets up to which committed micro-batches have read, by topic and partition.
-        """
+        """Return the decisions about entries beyond these offsets, up to which committed micro-batches have read."""
         return tuple(each for each in self.decisions if each.offset >= read.get(each.topic, {}).get(each.partition, 0))
 
     def is_full(self, now: int) -> bool:
@@ -151,13 +133,7 @@ class Quarantine:
 def left_out(
     decisions: Iterable[Decision], micro_batch: int, partition: int | None
 ) -> dict[tuple[str, int, int, int], Problem]:
-    """Return the problems in place of excluded entries, by their places.
-
-    Args:
-        decisions: decisions of the checkpoint.
-        micro_batch: number of the micro-batch.
-        partition: state partition of the key; None if unknown.
-    """
+    """Return the problems in place of excluded entries, by their places, for a key of a state partition."""
     return {
         each.place: each.problem()
         for each in decisions
@@ -171,14 +147,7 @@ def reported(
     key: tuple[str, int],
     places: Collection[tuple[str, int, int, int]],
 ) -> list[Problem]:
-    """Return the problems that a key reports, one dead letter for each entry.
-
-    Args:
-        decisions: decisions of the checkpoint.
-        excluded: problems from `left_out`.
-        key: parent and number.
-        places: places of the entries of the key.
-    """
+    """Return the problems that a key reports of those from `left_out`, one dead letter for each entry."""
     return [
         excluded[each.place]
         for each in decisions
@@ -192,11 +161,7 @@ def now_ms() -> int:
 
 
 def found_at(details: Mapping[str, Any]) -> Decision:
-    """Return the decision about an entry at which workers were stopped, before its exempt partitions are known.
-
-    Args:
-        details: fields of `Decision`, as `streaming.worker.rehearsal.Lethal.text` writes them.
-    """
+    """Return the decision about an entry at which workers were stopped, before its exempt partitions are known."""
     return Decision(**details, decided=now_ms())
 
 

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from streaming.kafka.reader import TopicReader
 from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.verify.findings import Fault
-from streaming.operations.verify.repair import Correction, Corrector
 from streaming.operations.verify.replay import Rules
+from streaming.operations.verify.session import Correction, Corrector
 from streaming.operations.verify.verifier import look
 from streaming.operations.verify.witnesses import JobView
 from streaming.oracle import Effective

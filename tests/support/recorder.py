@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from streaming.operations.verify.windows import StoredInput
+from streaming.operations.verify.replay import StoredInput
 from tests.support.simulator import Record, Simulation
 
 

@@ -60,31 +60,23 @@ class InputBlock(NamedTuple):
     total: int | None = None
 
 
-class PatternEntry(NamedTuple):
-    """One entry of a client's set, as a shard keeps it."""
-
-    pattern: str
-    notation: Notation
-
-
 class Holding(NamedTuple):
     """Topics and subscriptions of one parent.
 
     Attributes:
-        topics: the topics by name, with their metadata.
         subscriptions: groups and clients in the form of a job with one shard; without topics.
     """
 
     topics: Mapping[str, TopicMetadata]
     subscriptions: ShardState
 
-    def entries(self) -> Iterator[PatternEntry]:
+    def entries(self) -> Iterator[tuple[str, Notation]]:
         """Yield the entries of all clients: names in literal groups, patterns in wildcard groups."""
         for key, client in self.subscriptions.clients.items():
             group = self.subscriptions.groups.get(key.group)
             for block in client.subscription(Mode.WILDCARD if group is None else group.mode).blocks:
                 for entry in block.entries:
-                    yield PatternEntry(pattern_of(entry, block.notation), block.notation)
+                    yield pattern_of(entry, block.notation), block.notation
 
     @property
     def least_quota(self) -> int | None:
@@ -117,7 +109,12 @@ class Inventory:
         if stream is Stream.TOPICS:
             for source, event in events:
                 if isinstance(event, TopicEvent):
-                    self._apply_topic(source, event)
+                    topics = self._topics.setdefault(event.parent, {})
+                    known = topics.get(event.lite_topic)
+                    if not event.created:
+                        topics.pop(event.lite_topic, None)
+                    elif known is None or (known.deadline is not None and known.deadline <= source.timestamp):
+                        topics[event.lite_topic] = event.metadata(source.timestamp)
             return
         # The coordinator sends each parent its part of an event that spans parents.
         outcome = follow(self._coordinator, events)
@@ -130,9 +127,8 @@ class Inventory:
         found = {}
         for parent in {**self._topics, **self._subscriptions}:
             topics = self._topics.get(parent, {})
-            expired = {name for name, each in topics.items() if each.deadline is not None and each.deadline <= now}
-            if expired:
-                topics = {name: metadata for name, metadata in topics.items() if name not in expired}
+            if any(each.deadline is not None and each.deadline <= now for each in topics.values()):
+                topics = {name: each for name, each in topics.items() if each.deadline is None or each.deadline > now}
             subscriptions = self._subscriptions.get(parent, ShardState(inner_multi=self._inner_multi))
             if topics or subscriptions.clients:
                 found[parent] = Holding(topics, subscriptions)
@@ -147,14 +143,6 @@ class Inventory:
                     self._refuse(stream, place, str(rejected))
                 else:
                     yield Source(stream, place.partition, place.offset, number, place.timestamp), event
-
-    def _apply_topic(self, source: Source, event: TopicEvent) -> None:
-        topics = self._topics.setdefault(event.parent, {})
-        known = topics.get(event.lite_topic)
-        if not event.created:
-            topics.pop(event.lite_topic, None)
-        elif known is None or (known.deadline is not None and known.deadline <= source.timestamp):
-            topics[event.lite_topic] = event.metadata(source.timestamp)
 
     def _apply_on_parents(self, events: Iterable[tuple[Source, Event]]) -> None:
         by_parent: dict[str, list[tuple[Source, Event]]] = defaultdict(list)
@@ -188,10 +176,6 @@ def _entries_of(payload: bytes | None) -> list[bytes | None]:
 
 def from_kafka(settings: Settings, options: Mapping[str, str]) -> Iterator[InputBlock]:
     """Read the job's input topics from their beginning to their present end.
-
-    Args:
-        settings: address of Kafka, and the names of the topics.
-        options: further client options, in the names of librdkafka.
 
     Raises:
         ConfigInvalid: an option is invalid.

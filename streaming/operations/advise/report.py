@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.operations.advise import rule
-from streaming.operations.advise.rule import Advice, ParentAdvice, Placement, Sizes
+from streaming.operations.advise.rule import Advice, Placement, Sizes
 from streaming.printable import printable, quoted
 
 _SHOWN: Final = 20
@@ -63,7 +63,17 @@ def as_json(advice: Advice, warnings: list[str]) -> dict[str, Any]:
         "shufflePartitions": advice.cores,
         "kafkaPartitions": advice.cores,
         "topicsPerShard": rule.TOPICS_PER_SHARD,
-        "parents": [_parent(parent) for parent in advice.parents],
+        "parents": [
+            {
+                "parent": parent.name,
+                "topics": parent.topics,
+                "clients": parent.clients,
+                "patterns": parent.placement.entries,
+                **_placement(parent.placement, parent.sizes),
+                "candidates": [_placement(placement, parent.sizes) for placement in parent.candidates],
+            }
+            for parent in advice.parents
+        ],
         "depths": [
             {
                 "depth": found.depth,
@@ -74,17 +84,6 @@ def as_json(advice: Advice, warnings: list[str]) -> dict[str, Any]:
             for found in advice.depths
         ],
         "warnings": warnings,
-    }
-
-
-def _parent(parent: ParentAdvice) -> dict[str, Any]:
-    return {
-        "parent": parent.name,
-        "topics": parent.topics,
-        "clients": parent.clients,
-        "patterns": parent.placement.entries,
-        **_placement(parent.placement, parent.sizes),
-        "candidates": [_placement(placement, parent.sizes) for placement in parent.candidates],
     }
 
 
@@ -121,14 +120,9 @@ def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
     """Yield each option with its reason."""
     limit = f"{rule.TOPICS_PER_SHARD:,} topics"
     for parent in advice.sharded[:_SHOWN]:
-        shards = quoted(f"{parent.name}={parent.placement.shards}")
-        yield (
-            f"--shards {shards}",
-            (
-                f"the parent has {parent.topics:,} topics; a shard should hold at most {limit}, since one core "
-                "reads and indexes all of it"
-            ),
-        )
+        why = f"a shard should hold at most {limit}, since one core reads and indexes all of it"
+        option = f"--shards {quoted(f'{parent.name}={parent.placement.shards}')}"
+        yield option, f"the parent has {parent.topics:,} topics; {why}"
     if len(advice.sharded) > _SHOWN:
         yield f"and {len(advice.sharded) - _SHOWN:,} more", "for the same reason"
     yield f"--route-depth {advice.depth}", _reason_of_depth(advice, limit)

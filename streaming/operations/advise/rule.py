@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from streaming.operations.advise.inventory import Holding
 from streaming.records.routing import Routing
 from streaming.state import ShardDelta, ShardState, append
-from streaming.state.client import Client, Subscription
+from streaming.state.client import Client
 from streaming.storage.journal import Journal
 
 K = TypeVar("K")
@@ -51,13 +51,7 @@ _SAMPLE: Final = 1_000
 
 
 class Sizes(NamedTuple):
-    """Sizes of the state, in bytes.
-
-    Attributes:
-        topic: average size of a topic.
-        pattern: average size of an entry of a client's set.
-        fixed: size of the parts in every shard: groups, clients and their last requests.
-    """
+    """Sizes of the state in bytes: average topic, average entry, and the fixed parts of each shard, such as clients."""
 
     topic: float
     pattern: float
@@ -68,10 +62,8 @@ class Placement(NamedTuple):
     """Contents of the shards of a parent.
 
     Attributes:
-        depth: the route depth.
         topics: number of topics, by shard.
         patterns: number of entries of clients' sets, by shard; an entry of several shards counts in each.
-        entries: number of distinct entries.
         everywhere: number of entries in every shard.
     """
 
@@ -114,7 +106,7 @@ class Spread:
         self._routing = routing = Routing(depth=depth)
         self._holding = holding
         entries = list(holding.entries())
-        routed = [entry.pattern for entry in entries if not routing.may_touch_all(*entry)]
+        routed = [entry[0] for entry in entries if not routing.may_touch_all(*entry)]
         self._everywhere = len(entries) - len(routed)
         self._topics = self._numbers(holding.topics, len(holding.topics))
         self._patterns = self._numbers(routed, len(routed))
@@ -144,7 +136,6 @@ class ParentAdvice(NamedTuple):
     """Advice for one parent, with the resulting contents of its shards.
 
     Attributes:
-        clients: number of subscribed clients.
         candidates: placements to choose from, by depth and number of shards; none for a parent that fits in one shard.
         least_quota: smallest quota of a client; None if no client has a quota.
         prefix: routing prefix with the most topics, and their number; None for small parents.
@@ -173,7 +164,6 @@ class Depth(NamedTuple):
     """Outcome of a route depth over all large parents, each with the number of shards of an even spread.
 
     Attributes:
-        skew: worst skew of a parent.
         copies: number of copies of patterns over all shards.
         largest_bytes: total size of each parent's largest shard, in bytes.
     """
@@ -188,7 +178,6 @@ class Advice(NamedTuple):
     """Settings to choose.
 
     Attributes:
-        parents: advice for each parent, in the given order.
         depths: compared route depths, preferred ones first; none if every parent fits in one shard.
     """
 
@@ -209,41 +198,55 @@ class Advice(NamedTuple):
 
 
 def advise(holdings: Mapping[str, Holding], cores: int) -> Advice:
-    """Apply the rule.
-
-    Args:
-        holdings: contents of each parent.
-        cores: number of cores of the job, on all machines together.
-    """
+    """Apply the rule to the contents of each parent, for a job with this number of cores on all machines together."""
     measured = {name: sizes(holding) for name, holding in holdings.items()}
     candidates = {
-        name: {depth: _placements(Spread(holding, depth)) for depth in DEPTHS}
+        name: {depth: tuple(map(Spread(holding, depth).placed, SHARD_COUNTS)) for depth in DEPTHS}
         for name, holding in holdings.items()
         if len(holding.topics) > TOPICS_PER_SHARD
     }
-    depths = tuple(
-        _outcome(depth, {name: _even(found[depth]) for name, found in candidates.items()}, measured)
-        for depth in (DEPTHS if candidates else ())
-    )
-    depth = _choose_depth(depths)
+    depths = _compared(candidates, measured) if candidates else ()
+    depth = DEFAULT_DEPTH
+    if depths:
+        least = min(found.largest_bytes for found in depths)
+        near = [found for found in depths if found.largest_bytes <= TOLERANCE * least]
+        depth = min(near, key=lambda found: found.copies).depth  # the first among equals
     parents = []
     for name, holding in holdings.items():
         spread, clients = Spread(holding, depth), len(holding.subscriptions.clients)
         parent = ParentAdvice(name, clients, spread.placed(1), measured[name], least_quota=holding.least_quota)
-        found = candidates.get(name)
-        if found is not None:
-            every = tuple(placement for placements in found.values() for placement in placements)
-            parent = parent._replace(placement=best(found[depth]), candidates=every, prefix=spread.largest_prefix())
+        if name in candidates:
+            every = tuple(placement for placements in candidates[name].values() for placement in placements)
+            chosen = best(candidates[name][depth])
+            parent = parent._replace(placement=chosen, candidates=every, prefix=spread.largest_prefix())
         parents.append(parent)
     return Advice(depth, tuple(parents), depths, cores)
 
 
-def best(placements: tuple[Placement, ...]) -> Placement:
-    """Return the placement with the smallest sufficient number of shards.
+def _compared(
+    candidates: Mapping[str, Mapping[int, tuple[Placement, ...]]], measured: Mapping[str, Sizes]
+) -> tuple[Depth, ...]:
+    """Return the outcome of each depth, with the number of shards of an even spread."""
+    outcomes = []
+    for depth in DEPTHS:
+        even = {}
+        for name, found in candidates.items():
+            topics = int(found[depth][0].topics.sum())
+            fitting = (each for each in found[depth] if topics <= TOPICS_PER_SHARD * each.shards)
+            even[name] = next(fitting, found[depth][-1])
+        outcomes.append(
+            Depth(
+                depth,
+                max(placement.skew for placement in even.values()),
+                sum(int(placement.patterns.sum()) for placement in even.values()),
+                sum(placement.largest_bytes(measured[name]) for name, placement in even.items()),
+            )
+        )
+    return tuple(outcomes)
 
-    Args:
-        placements: placements of a parent at one depth, in ascending order of shards.
-    """
+
+def best(placements: tuple[Placement, ...]) -> Placement:
+    """Return the smallest sufficient placement of a parent at one depth, given in ascending order of shards."""
     fewest_topics = min(placement.fullest for placement in placements)
     limit = max(TOPICS_PER_SHARD, TOLERANCE * fewest_topics if fewest_topics > TOPICS_PER_SHARD else 0)
     return next(placement for placement in placements if placement.fullest <= limit)
@@ -257,7 +260,9 @@ def sizes(holding: Holding) -> Sizes:
     for state in (common, clients, bare):
         state.groups, state.selectors = subscriptions.groups, subscriptions.selectors
     clients.clients = _sample(subscriptions.clients)
-    bare.clients = {key: Client(*map(_without_entries, client)) for key, client in clients.clients.items()}
+    bare.clients = {
+        key: Client(*(each._replace(blocks=()) for each in client)) for key, client in clients.clients.items()
+    }
     clients.last_requests = bare.last_requests = {
         key: subscriptions.last_requests[key] for key in clients.clients if key in subscriptions.last_requests
     }
@@ -275,40 +280,9 @@ def _bytes(state: ShardState) -> int:
     return len(append(Journal(), state, ShardDelta()).tail)
 
 
-def _without_entries(subscription: Subscription) -> Subscription:
-    return subscription._replace(blocks=())
-
-
 def _sample(items: Mapping[K, V]) -> dict[K, V]:
     """Return a sample of the items, evenly spaced."""
     return dict(islice(items.items(), 0, None, max(1, len(items) // _SAMPLE)))
-
-
-def _placements(spread: Spread) -> tuple[Placement, ...]:
-    return tuple(map(spread.placed, SHARD_COUNTS))
-
-
-def _even(placements: tuple[Placement, ...]) -> Placement:
-    """Return the placement with the number of shards of an even spread."""
-    topics = int(placements[0].topics.sum())
-    return next((each for each in placements if topics <= TOPICS_PER_SHARD * each.shards), placements[-1])
-
-
-def _outcome(depth: int, placements: Mapping[str, Placement], measured: Mapping[str, Sizes]) -> Depth:
-    return Depth(
-        depth,
-        max(placement.skew for placement in placements.values()),
-        sum(int(placement.patterns.sum()) for placement in placements.values()),
-        sum(placement.largest_bytes(measured[name]) for name, placement in placements.items()),
-    )
-
-
-def _choose_depth(depths: tuple[Depth, ...]) -> int:
-    if not depths:
-        return DEFAULT_DEPTH
-    least = min(found.largest_bytes for found in depths)
-    near = [found for found in depths if found.largest_bytes <= TOLERANCE * least]
-    return min(near, key=lambda found: found.copies).depth  # the first among equals
 
 
 def _warnings(parent: ParentAdvice) -> list[str]:

@@ -61,7 +61,6 @@ class Difference:
     """A row on which the sources differ.
 
     Attributes:
-        key: key of its updates.
         inputs, state, updates: True if the source has the row; None if the source was not read.
         record: last record of the row in the updates topic.
     """
@@ -91,8 +90,6 @@ class Findings:
         micro_batch: the committed micro-batch after which inputs, state and updates were compared.
         rows: number of rows by source; None for inputs that were not read.
         in_flight: number of rows that were changing, and were not compared.
-        differences: in order of their keys.
-        damaged: shards whose state cannot be read.
         notes: sentences about parts that were not compared, with the reason.
         corrected: number of rows that were corrected, by reason.
     """

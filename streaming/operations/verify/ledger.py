@@ -14,7 +14,6 @@ class Says(IntFlag):
         INPUTS: the inputs, processed again.
         STATE: the state after the last committed micro-batch.
         NEXT: the state after the micro-batch that has started since, if any.
-        UPDATES: the updates topic.
         LATE: not a source: the last record of the row is newer than that micro-batch.
     """
 
@@ -39,10 +38,7 @@ class LedgerRow(NamedTuple):
     """A row of the table.
 
     Attributes:
-        key: key of its updates.
-        says: sources that contain it.
         last: last record; None if the updates topic has none.
-        said: value of that record.
     """
 
     key: bytes
@@ -56,7 +52,6 @@ class UpdateMark(NamedTuple):
 
     Attributes:
         says: `UPDATES` for an ADD, `LATE` for a record newer than the micro-batch.
-        is_tombstone: the record has no value.
         value: digest of the patterns and the version of an ADD.
     """
 
@@ -152,11 +147,7 @@ class Ledger:
         return int(found.fetchone()[0])
 
     def disagreements(self, *, inputs: bool) -> Iterator[LedgerRow]:
-        """Yield the rows on which the sources differ, in order of their keys, without rows in flight.
-
-        Args:
-            inputs: the inputs were read.
-        """
+        """Yield the rows on which the sources differ, in order of their keys, without rows in flight."""
         witnesses = BOTH_STATES | Says.UPDATES | (Says.INPUTS if inputs else 0)
         statement = f"""
             SELECT key, says, part, place FROM rows

@@ -1,20 +1,24 @@
-"""Process the inputs again in this process, by the rules of the job."""
+"""Process the inputs again in this process, by the rules of the job, in windows that fit into memory."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import merge
+from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
 from streaming import coordinator, state
 from streaming.errors import Rejected, StateError
-from streaming.operations.verify.windows import StoredInput
+from streaming.kafka.reader import Partition, Span
 from streaming.records.model import Reason, Source, Stream
 from streaming.records.routing import Routing, placed
-from streaming.records.writing import TABLE_END, Tables
+from streaming.records.subscribers import SubscriberKey
+from streaming.records.writing import TABLE_END, Tables, update_key
 from streaming.state import Shard, ShardState
+from streaming.state.holdings import holdings
 from streaming.storage.archive import Folder
 from streaming.storage.journal import Archive, Journal
 from streaming.storage.store import Key
@@ -32,8 +36,42 @@ STATE_CACHE_BYTES: Final = 256 * 1024 * 1024
 
 _NUMBERS = {stream: number for number, stream in enumerate(STREAMS)}
 
+WINDOW_RECORDS: Final = 100_000
+"""Maximum number of records in memory, unless more have the same timestamp."""
+
+STEP_MS: Final = 1_000
+"""Length of a micro-batch in milliseconds of record time."""
+
+_END_OF_TIME: Final = 1 << 53
+"""Upper bound of all timestamps, in milliseconds since the epoch."""
+
+
+OffsetsAt = Callable[[int, Mapping[Partition, int]], Mapping[Partition, int | None]]
+"""Function that returns the first offset of each partition at or after a time, such as `TopicReader.offsets_at`."""
+
+_TURNS: Final = {stream: number for number, stream in enumerate(Stream)}
+"""Order of the streams within a moment."""
+
 # Nothing is written, so wide requests need no backfill.
 _TUNING = replace(DEFAULT_TUNING, backfill_topics=1 << 62, retained_micro_batches=0)
+
+
+class StoredInput(NamedTuple):
+    """A record of an input stream."""
+
+    stream: Stream
+    partition: int
+    offset: int
+    timestamp: int
+    value: bytes | None
+
+    @property
+    def is_of_job(self) -> bool:
+        """True for a record of the job that wakes a shard or ends a client."""
+        value = self.value or b""
+        if self.stream is Stream.CLOCK:
+            return b'"wake"' in value
+        return self.stream is Stream.SUBSCRIPTIONS and b'"asOf"' in value
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +110,11 @@ class Rules:
     """Settings of a job that affect how inputs are applied.
 
     Attributes:
-        topics: Kafka topics of the input streams.
-        routing: distribution of topics over shards.
         inner_multi: `**` is allowed inside a pattern.
         parents: parents to compare; empty: all.
         limits: limits of input records, latest last; empty: no limits.
         signer: signer of the job's records to itself; None: accept all records as the job's.
         left_out: state partitions that apply a quarantined entry anyway, by its place.
-        partitions: number of state partitions.
     """
 
     topics: StreamTopics
@@ -103,6 +138,16 @@ class Rules:
     def shard(self, parent: str, number: int) -> Shard:
         """Return a shard."""
         return Shard(parent, number, self.routing, self.inner_multi, self.cap_requests)
+
+    def held(
+        self, key: Key, state: ShardState, topics: Collection[str] | None = None
+    ) -> Iterator[tuple[bytes, SubscriberKey, list[str]]]:
+        """Yield the rows of a shard, of all or some topics: update key, subscriber, and the matching entries."""
+        for topic, found in holdings(state, self.shard(*key)):
+            if topics is None or topic in topics:
+                for subscriber, texts in found.items():
+                    group, client_id, part = subscriber
+                    yield update_key(key[0], group, client_id, topic, part), subscriber, texts
 
     def rows(self, records: Iterable[StoredInput]) -> dict[Key, list[InputRow]]:
         """Return the input rows of each shard."""
@@ -144,12 +189,7 @@ class Rules:
             return False
 
     def worker(self, folder: Path, job: str | None = None) -> Worker:
-        """Return a worker with these settings.
-
-        Args:
-            folder: folder for parts of its states.
-            job: checkpoint whose states it continues from.
-        """
+        """Return a worker that writes parts to a folder, and continues from the states of the checkpoint `job`."""
         own = Folder(str(folder))
         archives = own if job is None else _BorrowedArchives(Folder(job), own)
         config = WorkerConfig(
@@ -268,3 +308,68 @@ def read_state(worker: Worker, key: Key, data: bytes | None) -> ShardState:
     decoded = ShardState(inner_multi=worker.config.inner_multi)
     state.replay(decoded, Journal.open(data, archive).changes())
     return decoded
+
+
+def windows(
+    offsets_at: OffsetsAt, spans: Mapping[Partition, Span], records: int = WINDOW_RECORDS
+) -> Iterator[dict[Partition, Span]]:
+    """Yield consecutive windows, cut at points in time, with at most `records` records.
+
+    A window is larger if a single millisecond has more records.
+    """
+    position = {partition: span.start for partition, span in spans.items()}
+    ends = {partition: span.end for partition, span in spans.items()}
+
+    def at(time: int) -> dict[Partition, int]:
+        found = offsets_at(time, position)
+        return {
+            partition: max(start, min(ends[partition], ends[partition] if (at := found[partition]) is None else at))
+            for partition, start in position.items()
+        }
+
+    def size(cut: Mapping[Partition, int]) -> int:
+        return sum(cut.values()) - sum(position.values())
+
+    low = 0
+    while size(ends):
+        cut = ends
+        if size(ends) > records:
+            cut, low = _largest_cut(at, size, records, low)
+        yield {partition: Span(position[partition], end) for partition, end in cut.items()}
+        position = dict(cut)
+
+
+def _largest_cut(
+    at: Callable[[int], dict[Partition, int]], size: Callable[[Mapping[Partition, int]], int], records: int, low: int
+) -> tuple[dict[Partition, int], int]:
+    """Return the latest cut within `records`, and its time; a cut has at least one record."""
+    first, behind = low, _END_OF_TIME
+    while behind - first > 1:
+        middle = (first + behind) // 2
+        if size(at(middle)) <= records:
+            first = middle
+        else:
+            behind = middle
+    cut = at(first)
+    return (cut, first) if size(cut) else (at(behind), behind)
+
+
+def in_order(partitions: Iterable[Sequence[StoredInput]]) -> Iterator[list[StoredInput]]:
+    """Yield the records of a window as micro-batches, in order of time and of each partition.
+
+    A micro-batch contains the records of `STEP_MS`, like a job without lag: a quota counts the topics that existed
+    before. Records of the job are in separate micro-batches: their effect depends on earlier records, and within a
+    micro-batch the streams are read one after another.
+    """
+    ordered = merge(*map(_in_time, partitions), key=lambda placed: placed[0])
+    # A key that differs between consecutive micro-batches.
+    for _, run in groupby(ordered, key=lambda placed: (placed[0][0] // STEP_MS, placed[1].is_of_job)):
+        yield [record for _, record in run]
+
+
+def _in_time(records: Iterable[StoredInput]) -> Iterator[tuple[tuple[int, int], StoredInput]]:
+    """Yield the records of a partition with a sort key that never decreases."""
+    latest = 0
+    for record in records:
+        latest = max(latest, record.timestamp)
+        yield (latest, _TURNS[record.stream]), record

@@ -22,11 +22,10 @@ from streaming.operations.verify.replay import Rules
 from streaming.records.model import Source, Stream, lmq_name
 from streaming.records.subscribers import SHARE, ClientKey, SubscriberKey
 from streaming.records.updates import Op
-from streaming.records.writing import digest_number, event_id, patterns_json, update_key
+from streaming.records.writing import digest_number, event_id, patterns_json
 from streaming.state import ShardState
 from streaming.state.client import NOTHING, Client, Mode
 from streaming.state.group import interest
-from streaming.state.holdings import holdings
 from streaming.storage.store import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker.reading import KeyReader
@@ -53,23 +52,15 @@ def name_of(key: bytes) -> RowName:
 
 @lru_cache(maxsize=65_536)
 def value_of(patterns: tuple[str, ...], version: int | None) -> int:
-    """Return the digest of the patterns and version of an ADD; never `CONTRADICTORY`.
-
-    Args:
-        patterns: sorted patterns without duplicates.
-        version: version of the client.
-    """
+    """Return the digest of the sorted patterns and the version of an ADD; never `CONTRADICTORY`."""
     return digest_number(patterns_json(patterns) + orjson.dumps(version)) or 1
 
 
 def stated(rules: Rules, key: Key, state: ShardState) -> Iterator[tuple[bytes, int]]:
     """Yield each row of a shard with the value of an ADD written now."""
-    parent = key[0]
-    for topic, found in holdings(state, rules.shard(*key)):
-        for subscriber, texts in found.items():
-            group, client_id, part = subscriber
-            version = state.clients[subscriber.client].subscription(state.group(group).mode).version
-            yield update_key(parent, group, client_id, topic, part), value_of(tuple(sorted(set(texts))), version)
+    for update, subscriber, texts in rules.held(key, state):
+        version = state.clients[subscriber.client].subscription(state.group(subscriber.group).mode).version
+        yield update, value_of(tuple(sorted(set(texts))), version)
 
 
 def announced(row: RowName, value: bytes) -> int:
@@ -101,12 +92,7 @@ def announced(row: RowName, value: bytes) -> int:
 
 
 class RequestLog:
-    """Requests of some clients, on disk, as a context manager.
-
-    Args:
-        file: a new file.
-        clients: the clients.
-    """
+    """Requests of some clients, on disk, as a context manager."""
 
     def __init__(self, file: Path, clients: Collection[ClientName]) -> None:
         self._clients = clients
@@ -157,13 +143,7 @@ class RequestLog:
 
 
 def unexplained(rules: Rules, log: RequestLog, rows: Iterable[LedgerRow]) -> Iterator[LedgerRow]:
-    """Yield the rows whose value no state of their client explains.
-
-    Args:
-        rules: settings of the job.
-        log: the requests of the clients.
-        rows: rows in order of their keys.
-    """
+    """Yield the rows, given in order of their keys, whose value no state of their client explains."""
     for client, several in groupby(rows, lambda row: ClientName(*name_of(row.key)[:3])):
         by_shard: dict[int, list[tuple[LedgerRow, RowName]]] = defaultdict(list)
         for row in several:

@@ -34,12 +34,7 @@ _KEPT_MICRO_BATCHES: Final = DEFAULT_TUNING.retained_micro_batches // 2
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Result of one comparison.
-
-    Attributes:
-        moment: the moment that was compared.
-        heard: end of the updates that were read.
-    """
+    """Result of one comparison."""
 
     moment: Moment
     heard: UpdatesHeard
@@ -47,14 +42,7 @@ class Look:
 
 
 def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool, doubted: Collection[bytes] = ()) -> Look:
-    """Compare the sources once.
-
-    Args:
-        job: the job.
-        folder: folder for temporary files.
-        progress: called with the progress.
-        inputs: also read the inputs.
-        doubted: keys of rows whose ADD had a wrong value before.
+    """Compare the sources once. Rows in `doubted` had a wrong value before.
 
     Raises:
         NotVerified: the job has not committed a micro-batch, or its checkpoint cannot be read.
@@ -120,15 +108,7 @@ def _differences(
     wrong: Iterable[LedgerRow],
     refused: Collection[tuple[str, str]] | None,
 ) -> list[Difference]:
-    """Return the differences in order of their keys, with the places of their records only.
-
-    Args:
-        job: the job.
-        ledger: table of rows.
-        damaged: shards whose state cannot be read.
-        wrong: rows whose ADD has a wrong value.
-        refused: parent and group of requests that a quota refused; None if the inputs were not read.
-    """
+    """Return the differences in order of their keys. `refused` is None if the inputs were not read."""
     lost = {(each.parent, each.shard) for each in damaged}
     found: dict[bytes, Difference | None] = {}
     for key, says, last, _ in ledger.disagreements(inputs=refused is not None):

@@ -14,14 +14,20 @@ from streaming.kafka.reader import Partition, Span, TopicReader, partition_of_re
 from streaming.operations.checkpoint import JobCheckpoint, MicroBatches
 from streaming.operations.verify.findings import DamagedState
 from streaming.operations.verify.ledger import BOTH_STATES, Ledger, Says, UpdateMark
-from streaming.operations.verify.replay import Replay, Rules, read_state, refused_requests, work_off
+from streaming.operations.verify.replay import (
+    Replay,
+    Rules,
+    StoredInput,
+    in_order,
+    read_state,
+    refused_requests,
+    windows,
+    work_off,
+)
 from streaming.operations.verify.values import CONTRADICTORY, RequestLog, announced, name_of, stated
-from streaming.operations.verify.windows import StoredInput, in_order, windows
 from streaming.records.model import Stream
 from streaming.records.op import Op
-from streaming.records.writing import update_key
 from streaming.state import ShardState
-from streaming.state.holdings import holdings
 from streaming.storage.store import Key
 from streaming.worker import Worker
 from streaming.worker.rows import STREAMS, InputRow
@@ -47,7 +53,6 @@ class Moment(NamedTuple):
     """A moment at which the state and the updates of a job correspond.
 
     Attributes:
-        batches: the last micro-batches.
         updates: offsets of the updates topic, with all records of committed micro-batches, and without records after
             the started micro-batch.
     """
@@ -58,12 +63,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job to verify, with access to its data.
-
-    Attributes:
-        updates: name of the updates topic.
-        dead_letters: name of the topic of dead letters.
-    """
+    """A job to verify, with access to its data."""
 
     checkpoint: JobCheckpoint
     states: States
@@ -99,12 +99,7 @@ class JobView:
         )
 
     def shards(self, moment: Moment, folder: Path) -> Iterator["ShardPair | DamagedState"]:
-        """Yield the state of each shard, one at a time.
-
-        Args:
-            moment: a moment whose state Spark still keeps.
-            folder: an empty folder.
-        """
+        """Yield the state of each shard at a moment, one at a time; parts are written to an empty folder."""
         begun = self.begun(moment.batches)
         worker = self.rules.worker(folder, self.checkpoint.location)
         for parent, number, value in self.states.values(moment.batches.committed):
@@ -135,14 +130,6 @@ class ShardPair(NamedTuple):
     key: Key
     state: ShardState
     after: ShardState
-
-
-def row_keys(rules: Rules, key: Key, state: ShardState) -> Iterator[bytes]:
-    """Yield the update key of each row of a shard."""
-    parent = key[0]
-    for topic, found in holdings(state, rules.shard(*key)):
-        for group, client_id, part in found:
-            yield update_key(parent, group, client_id, topic, part)
 
 
 def hear_state(job: JobView, moment: Moment, ledger: Ledger, folder: Path, progress: Progress) -> list[DamagedState]:
@@ -263,7 +250,7 @@ def hear_inputs(
             done += len(batch)
             progress("inputs", done, total)
     for key, state in replay.states():
-        ledger.mark(row_keys(job.rules, key, state), Says.INPUTS)
+        ledger.mark((row for row, _, _ in job.rules.held(key, state)), Says.INPUTS)
     heard.refused = replay.refused
     with suppress(TopicMissing):
         for block in job.reader.read(job.reader.spans([job.dead_letters])):

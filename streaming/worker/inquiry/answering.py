@@ -41,7 +41,6 @@ class Inquiry(NamedTuple):
     """A question as it came to a key.
 
     Attributes:
-        source: of the clock record.
         fields: of the question, unchecked.
     """
 
@@ -64,7 +63,6 @@ class Asked(NamedTuple):
 
     Attributes:
         topics: Kafka topics of the input streams, in their order.
-        client_timeout_ms: time without requests after which a client is ended.
         check: checks records against bounds; None for no bounds.
     """
 
@@ -85,20 +83,24 @@ def answers(
         if left >= 0:
             yield answer(inquiry)
         else:
-            name = inquiry.fields.get("id")
+            name = inquiry.fields.get("id", "")
             error = "more questions were asked within one micro-batch than are answered: ask again"
-            yield (
-                KafkaRecord(name.encode(), orjson.dumps({"id": name, "error": error}))
-                if isinstance(name, str) and len(name) <= _MAX_ID
-                else None
-            )
+            value = orjson.dumps({"id": name, "error": error}) if inquiry.has_id else None
+            yield None if value is None else KafkaRecord(name.encode(), value)
 
 
 def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: Asked) -> KafkaRecord | None:
     """Return the answer of a shard; None if the question has no valid id."""
 
     def answer(question: Question) -> Any:
-        return _shard_answer(question, inquiry.source, state, shard, settings)
+        if question.ask in _LISTS:
+            return _LISTS[question.ask](state, question)
+        if question.ask is Ask.EXPLAIN:
+            return _pairs(question, state, shard)
+        if question.ask is Ask.TOPIC:
+            return listing.topic(state, shard, question.topic or "")
+        planned = planning.read(question, _topic(question, settings), inquiry.source.timestamp, settings.check)
+        return planning.plan_shard(state, shard, planned, question)
 
     place = {"parent": shard.parent, "shard": shard.number, "shards": shard.count, "depth": shard.routing.depth}
     return _record(inquiry, place, settings, answer)
@@ -110,7 +112,8 @@ def answer_coordinator(inquiry: Inquiry, state: CoordinatorState, bucket: int, s
     def answer(question: Question) -> Any:
         if question.ask is Ask.PLAN:
             planned = planning.read(question, _topic(question, settings), inquiry.source.timestamp, settings.check)
-            own = [each for each in planned.events if _bucket(each[1]) == bucket]
+            groups = ((each, getattr(each[1], "group", None)) for each in planned.events)  # none of a topic
+            own = [each for each, group in groups if group is not None and bucket_of(group) == bucket]
             return planning.plan_coordinator(state, planned._replace(events=own), settings.client_timeout_ms)
         return overview(state, question, settings.client_timeout_ms)
 
@@ -140,17 +143,6 @@ def _record(
     return KafkaRecord(name.encode(), value)
 
 
-def _shard_answer(question: Question, source: Source, state: ShardState, shard: Shard, settings: Asked) -> Any:
-    if question.ask in _LISTS:
-        return _LISTS[question.ask](state, question)
-    if question.ask is Ask.EXPLAIN:
-        return _pairs(question, state, shard)
-    if question.ask is Ask.TOPIC:
-        return listing.topic(state, shard, question.topic or "")
-    planned = planning.read(question, _topic(question, settings), source.timestamp, settings.check)
-    return planning.plan_shard(state, shard, planned, question)
-
-
 _LISTS: Final[Mapping[Ask, Callable[[ShardState, Question], Any]]] = {
     Ask.TOPICS: listing.topics,
     Ask.CLIENTS: listing.clients,
@@ -169,9 +161,3 @@ def _pairs(question: Question, state: ShardState, shard: Shard) -> list[Any]:
 
 def _topic(question: Question, settings: Asked) -> str:
     return dict(zip(_STREAMS, settings.topics, strict=True)).get(question.stream or "", "")
-
-
-def _bucket(event: Any) -> int | None:
-    """Return the bucket of the coordinator that sees an event; None for one of a topic."""
-    group = getattr(event, "group", None)
-    return None if group is None else bucket_of(group)

@@ -120,15 +120,7 @@ def likeness(text: str, topic: str) -> int:
 def mistakes(
     subscription: Subscription, as_patterns: Subscription, group: Group, names: "Names", *, inner_multi: bool
 ) -> list[Hint]:
-    """Return the likely mistakes of a client without an entry that matches a topic.
-
-    Args:
-        subscription: of the client, under the mode of its group.
-        as_patterns: the same under the wildcard mode.
-        group: its group.
-        names: of parent, group and topic.
-        inner_multi: `**` is allowed inside a pattern.
-    """
+    """Return the likely mistakes of a client without an entry that matches a topic."""
     topic = names.topic
     hints: list[Hint] = []
     if group.mode is Mode.LITERAL:
@@ -159,21 +151,18 @@ def refused(client: Client, group: Group, topic: str) -> list[Hint]:
     near = [each for each in suspects if not matcher.is_valid(each.text)]
     if not near:
         return []
+    problem = ""
+    try:
+        matcher.validate(near[0].text)
+    except matcher.InvalidPattern as error:
+        problem = str(error)
     hint = Hint(
         "no-pattern",
-        f"{near[0].text!r} is in a request, but it is no valid pattern, and was refused: {_problem(near[0].text)}; "
+        f"{near[0].text!r} is in a request, but it is no valid pattern, and was refused: {problem}; "
         "see `reexpand dlq list --reason invalid-pattern`",
     )
     likely = (each for entry in near for each in _mistakes_of(entry._replace(notation=LITE), topic, inner_multi=False))
     return list({each.code: each for each in (hint, *likely)}.values())
-
-
-def _problem(text: str) -> str:
-    try:
-        matcher.validate(text)
-    except matcher.InvalidPattern as error:
-        return str(error)
-    return ""
 
 
 def spellings(topic: str) -> Iterator[str]:
@@ -197,7 +186,10 @@ def _literal_group(entry: str, group: Group, names: Names) -> Hint:
 
 def _mistakes_of(entry: Held, topic: str, *, inner_multi: bool) -> Iterator[Hint]:
     if entry.notation is None:
-        yield from _mistakes_of_name(entry.text, topic)
+        if entry.text.strip().casefold() == topic.casefold():
+            yield Hint("case-or-blanks", f"the name {entry.text!r} differs from {topic!r} in case or blanks only")
+        elif entry.text in spellings(topic):
+            yield Hint("separator", f"the name {entry.text!r} is {topic!r} with another separator")
         return
     text, own = entry.text, entry.notation
     if _fits(text.casefold(), own, topic.casefold(), inner_multi=inner_multi):
@@ -217,13 +209,6 @@ def _mistakes_of(entry: Held, topic: str, *, inner_multi: bool) -> Iterator[Hint
                 "separator",
                 f"the topic {topic!r} is divided by {used!r}, but segments of dialect {own.dialect} by {separator!r}",
             )
-
-
-def _mistakes_of_name(text: str, topic: str) -> Iterator[Hint]:
-    if text.strip().casefold() == topic.casefold():
-        yield Hint("case-or-blanks", f"the name {text!r} differs from {topic!r} in case or blanks only")
-    elif text in spellings(topic):
-        yield Hint("separator", f"the name {text!r} is {topic!r} with another separator")
 
 
 def _other_dialects(text: str, own: Notation, topic: str) -> Iterator[Hint]:

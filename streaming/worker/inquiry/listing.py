@@ -1,17 +1,17 @@
 """Lists of the content of a shard, in pages: an answer scans a bounded number of items."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from matcher.dialects import get_dialect
 from streaming.coordinator.state import CoordinatorState
-from streaming.records.model import Stream, TopicMetadata
+from streaming.records.model import Place, Stream
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import Effort, TooWide, is_beyond
-from streaming.worker.inquiry.entries import Held, held
+from streaming.worker.inquiry.entries import held
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,
@@ -48,9 +48,12 @@ _SHOWN_SUBSCRIBERS: Final = 100
 
 def topics(state: ShardState, question: Question) -> Page[TopicFacts]:
     """Return a page of the topics of a shard, in order of creation."""
-    accepts = _accepts(question)
-    paging = _Paging[str](len(state.topics), lambda name: _topic_length(name, state.topics[name]))
-    page = _page(state.topics, paging, question, accepts)
+
+    def length(name: str) -> int:
+        metadata = state.topics[name]
+        return len(name) + len(metadata.tags or "") + _characters(metadata.properties)
+
+    page = _page(state.topics, _Paging[str](len(state.topics), length), question, _accepts(question))
     return Page([topic_facts(name, state.topics[name]) for name in page.items], page.cursor, page.total)
 
 
@@ -67,7 +70,12 @@ def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
     counts = Counter(key.group for key in state.clients)
     names = dict.fromkeys([*state.groups, *counts])
     accepts = _accepts(question)
-    paging = _Paging[str](len(names), lambda name: _group_length(state, name))
+
+    def length(name: str) -> int:
+        selector = state.policy(name).selector
+        return len(name) + _characters(state.group(name).attributes) + len("" if selector is None else selector.text)
+
+    paging = _Paging[str](len(names), length)
     page = _page(names, paging, question, lambda name: question.group in (None, name) and accepts(name))
     return Page([group_facts(state, name, counts[name]) for name in page.items], page.cursor, page.total)
 
@@ -78,7 +86,9 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
     The pattern of the question must equal or match an entry.
     """
     accepts, wanted = _accepts(question), _accepts_client(question, pattern=False)
-    counts = {key: _entry_count(state, key) for key in filter(wanted, state.clients)}
+    found = {key: state.clients[key].subscription(state.group(key.group).mode) for key in filter(wanted, state.clients)}
+    counts = {key: (each.everything is not None) + sum(len(block.entries) for block in each.blocks)
+              for key, each in found.items()}  # fmt: skip
     before = 0
     keys: list[ClientKey] = []
     for key, count in counts.items():
@@ -86,9 +96,20 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
             keys.append(key)
         else:
             before += count
-    entries = (entry for key in keys for entry in _entries(state, key))
-    paging = _Paging(sum(counts.values()), _entry_length, before)
-    return _page(entries, paging, question, lambda each: accepts(each.entry or ""))
+
+    def entries() -> Iterator[SubscriptionFacts]:
+        for key in keys:
+            if found[key].everything is not None:
+                yield SubscriptionFacts(*key, None, None, None, found[key].live, None)
+            for text, notation, place in held(found[key].blocks, state.group(key.group).mode):
+                dialect, policy = (None, None) if notation is None else notation[:2]
+                yield SubscriptionFacts(*key, text, dialect, policy, found[key].live, place)
+
+    def length(entry: SubscriptionFacts) -> int:
+        return len(entry.group) + len(entry.client) + len(entry.entry or "")
+
+    paging = _Paging(sum(counts.values()), length, before)
+    return _page(entries(), paging, question, lambda each: accepts(each.entry or ""))
 
 
 def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
@@ -112,29 +133,10 @@ def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
     return TopicDetails(topic_facts(name, state.topics[name]), tuple(shown), len(found) - beyond)
 
 
-def _entry_count(state: ShardState, key: ClientKey) -> int:
-    subscription = state.clients[key].subscription(state.group(key.group).mode)
-    return (subscription.everything is not None) + sum(len(block.entries) for block in subscription.blocks)
-
-
-def _entries(state: ShardState, key: ClientKey) -> Iterable[SubscriptionFacts]:
-    mode = state.group(key.group).mode
-    subscription = state.clients[key].subscription(mode)
-    if subscription.everything is not None:
-        yield SubscriptionFacts(*key, None, None, None, subscription.live, None)
-    for entry in held(subscription.blocks, mode):
-        yield SubscriptionFacts(*key, entry.text, *_notation(entry), subscription.live, entry.place)
-
-
-def _notation(entry: Held) -> tuple[str | None, str | None]:
-    return (None, None) if entry.notation is None else (entry.notation.dialect, entry.notation.policy)
-
-
 class _Paging(NamedTuple, Generic[K]):
     """List from which a page is cut.
 
     Attributes:
-        total: number of all items.
         length: length of an item in the answer, in characters.
         before: number of items left out at the beginning, because a former page had them.
     """
@@ -160,19 +162,8 @@ def _page(things: Iterable[K], paging: _Paging[K], question: Question, accepts: 
     return Page(found, cursor if cursor < paging.total else None, paging.total)
 
 
-def _entry_length(entry: SubscriptionFacts) -> int:
-    return len(entry.group) + len(entry.client) + len(entry.entry or "")
-
-
-def _topic_length(name: str, metadata: TopicMetadata) -> int:
-    properties = sum(len(key) + len(value) for key, value in metadata.properties.items())
-    return len(name) + len(metadata.tags or "") + properties
-
-
-def _group_length(state: ShardState, name: str) -> int:
-    selector = state.policy(name).selector
-    attributes = sum(len(key) + len(value) for key, value in state.group(name).attributes.items())
-    return len(name) + attributes + (0 if selector is None else len(selector.text))
+def _characters(pairs: Mapping[str, str]) -> int:
+    return sum(len(key) + len(value) for key, value in pairs.items())
 
 
 def _accepts(question: Question) -> Callable[[str], bool]:
@@ -207,12 +198,15 @@ def overview(state: CoordinatorState, question: Question, client_timeout_ms: int
     )
     names, keys = _fitting(bound, limit), _fitting(leased, limit)
     return Overview(
-        tuple(_binding(state, name) for name in names),
+        tuple(
+            BindingFacts(name, bound.parent, EventPlace(Stream.GROUPS, *_coordinates(bound.place)))
+            for name, bound in ((name, state.bindings[name]) for name in names)
+        ),
         tuple(
             LeaseFacts(
                 *key,
                 lease.parents,
-                EventPlace(Stream.SUBSCRIPTIONS, lease.place.partition, lease.place.offset, lease.place.entry),
+                EventPlace(Stream.SUBSCRIPTIONS, *_coordinates(lease.place)),
                 lease.place.timestamp,
             )
             for key, lease in ((key, state.leases[key]) for key in keys)
@@ -234,6 +228,5 @@ def _fitting(things: Iterable[tuple[T, int]], limit: int) -> list[T]:
     return found
 
 
-def _binding(state: CoordinatorState, name: str) -> BindingFacts:
-    parent, place, _ = state.bindings[name]
-    return BindingFacts(name, parent, EventPlace(Stream.GROUPS, place.partition, place.offset, place.entry))
+def _coordinates(place: Place) -> tuple[int, int, int]:
+    return place.partition, place.offset, place.entry

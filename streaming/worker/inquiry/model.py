@@ -63,7 +63,6 @@ class EntryVerdict:
     Attributes:
         entry: name or pattern.
         dialect: how it is read; None for a name.
-        policy: match policy, in dialects that have policies.
         reason: why, by segment.
         steps: segment by segment; none for a name.
         place: of the request that brought it.
@@ -173,9 +172,6 @@ class PairFacts:
     Attributes:
         reason: the same as a sentence.
         decided_by: event behind it; None if the state contains none.
-        topic_facts: the topic; None if it does not exist.
-        client_facts: the client; None if unknown to the shard.
-        rows: rows that the client has.
         entries: entries that match; if none does, the nearest.
         holder: client of the exclusive group that holds the topic.
     """
@@ -223,7 +219,6 @@ class SubscriptionFacts:
     Attributes:
         entry: name or pattern; None for every topic of the parent.
         dialect: how it is read; None for a name.
-        policy: match policy.
         place: of the request that brought it.
     """
 
@@ -330,9 +325,6 @@ class PlannedEffect:
     """Effect of a planned event on one key.
 
     Attributes:
-        adds, removes: number of updates.
-        shown: some of them.
-        problems: dead letters.
         ignored: reasons for which it would be ignored.
         echoes: records that the coordinator would write to the inputs, each with its stream.
         cursor: place from which counting continues; None if everything is counted.

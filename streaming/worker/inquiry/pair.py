@@ -54,18 +54,6 @@ class _Finding(NamedTuple):
     decided_by: EventPlace | None = None
 
 
-def explain_pair(state: ShardState, shard: Shard, key: ClientKey, topic: str) -> PairFacts:
-    """Return why a client does or does not receive a topic.
-
-    Args:
-        state: of the shard; not changed, but its indexes may get built.
-        shard: place of the shard, to which the topic belongs.
-        key: the client.
-        topic: name of the topic.
-    """
-    return _Pair(state, shard, key, topic).facts()
-
-
 class _Pair:
     """One client and one topic."""
 
@@ -178,7 +166,9 @@ class _Pair:
         state, key = self._state, self._key
         policy, metadata = state.policy(key.group), state.topics[self._topic]
         if policy.selector is not None and not accepts(policy.selector, metadata):
-            found = f"tags {metadata.tags!r}" if policy.selector.kind == "TAG" else f"properties {_shown(metadata)}"
+            properties = ", ".join(f"{name}={value!r}" for name, value in sorted(metadata.properties.items()))
+            is_tag = policy.selector.kind == "TAG"
+            found = f"tags {metadata.tags!r}" if is_tag else f"properties {properties or '(none)'}"
             reason = (
                 f"the {policy.selector.kind} selector {policy.selector.text!r} of the group does not agree with its "
                 f"{found}"
@@ -232,7 +222,8 @@ class _Pair:
         for owner in owners:
             wanted, last = self._state.interest(owner), self._state.last_requests.get(owner)
             if wanted.everything is not None:
-                at = self._everything_at(owner)
+                client = self._state.clients.get(owner)
+                at = -1 if client is None else client.subscription(self._group.mode).everything_at
                 place = None if at < 0 or last is None else request_place(last.partition, at)
                 best = max(best, (wanted.everything, place), key=lambda each: each[0])
             for block in wanted.blocks:
@@ -241,10 +232,6 @@ class _Pair:
                     place = request_place(block.partition, block.position)
                     best = max(best, (block.order, place), key=lambda each: each[0])
         return best[1]
-
-    def _everything_at(self, key: ClientKey) -> int:
-        client = self._state.clients.get(key)
-        return -1 if client is None else client.subscription(self._group.mode).everything_at
 
     def _group_place(self) -> EventPlace | None:
         return group_facts(self._state, self._key.group).place
@@ -299,6 +286,11 @@ class _Pair:
         return hints
 
 
+def explain_pair(state: ShardState, shard: Shard, key: ClientKey, topic: str) -> PairFacts:
+    """Return why a client does or does not receive a topic of a shard. The state may build its indexes."""
+    return _Pair(state, shard, key, topic).facts()
+
+
 _NOWHERE = EventPlace("", -1, -1)
 
 
@@ -308,8 +300,3 @@ def _pattern(entry: Held) -> str:
 
 def _own(matches: Matches, key: ClientKey) -> dict[SubscriberKey, list[str]]:
     return {row: texts for row, texts in matches.items() if row.client == key}
-
-
-def _shown(metadata: object) -> str:
-    properties = getattr(metadata, "properties", {})
-    return ", ".join(f"{name}={value!r}" for name, value in sorted(properties.items())) or "(none)"

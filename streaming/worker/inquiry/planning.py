@@ -47,13 +47,7 @@ Check = Callable[[SingleEvent, int], None]
 
 
 def read(question: Question, topic: str, timestamp: int, check: Check | None = None) -> Planned:
-    """Return the events of a planned record.
-
-    Args:
-        question: with stream and record.
-        topic: Kafka topic of the stream.
-        timestamp: time of the plan.
-        check: the bounds of the job; None for none.
+    """Return the events of a planned record at this time; `topic` is the Kafka topic of its stream.
 
     Raises:
         ValueError: the stream is not an input stream.
@@ -75,14 +69,7 @@ def read(question: Question, topic: str, timestamp: int, check: Check | None = N
 
 
 def plan_shard(state: ShardState, shard: Shard, planned: Planned, question: Question) -> PlannedEffect:
-    """Return the effect of a planned event on a shard.
-
-    Args:
-        state: of the shard; not changed, but its indexes may get built.
-        shard: place of the shard.
-        planned: the event.
-        question: with a cursor and a client if the count of a wide change continues.
-    """
+    """Return the effect of a planned event on a shard, or the next part of it if the question has a cursor."""
     events = [(source, event) for source, event in planned.events if _parent(event) == shard.parent]
     tally = _Tally(shard.parent)
     if question.cursor:

@@ -40,16 +40,11 @@ class Question:
 
     Attributes:
         id: chosen by the sender; the answer repeats it.
-        ask: its kind.
         client: id of a client; None for any.
-        group: name of a group; None for any.
-        topic: a lite topic.
         pattern: only items whose names it matches; None for all.
-        dialect: of the pattern.
         cursor: place from which a list continues, from a former answer.
         limit: maximum number of items of a list.
         stream: input stream of a planned event.
-        record: the planned event.
     """
 
     id: str

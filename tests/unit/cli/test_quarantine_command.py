@@ -8,10 +8,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming.cli import main
+from streaming.kafka.facts import EntryPlace
 from streaming.operations import quarantine
 from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.quarantine import HeldCheckpoint
-from streaming.worker.quarantine import NOTE, EntryPlace, partition_of
+from streaming.worker.quarantine import NOTE, partition_of
 from tests.support.builders import request_value
 from tests.support.simulator import TOPICS
 
@@ -140,7 +141,7 @@ def test_a_decision_is_not_made_twice(checkpoint: Path) -> None:
 
 def test_a_living_driver_is_in_the_way(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(quarantine, "check_ended", lambda identity, *_: asked.append(identity["id"]))
+    monkeypatch.setattr(quarantine, "check_ended", lambda checkpoint, *_: asked.append(checkpoint.id))
     assert said(checkpoint, "add", ENTRY, "--driver-has-ended").exit_code == 0
     assert asked == []
     assert said(checkpoint, "remove", ENTRY).exit_code == 0

@@ -13,7 +13,7 @@ from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.errors import ConfigInvalid, RecordsLost, TopicReplaced, UpdatesUnknown
 from streaming.kafka import facts
-from streaming.kafka.facts import NotedTopic, RecordPlace
+from streaming.kafka.facts import EntryPlace, NotedTopic
 from streaming.kafka.specs import COMPACTION, INPUT, flaws, specs
 from streaming.operations import rebuild as session
 from streaming.records.model import Reason, Source
@@ -138,9 +138,9 @@ def test_a_written_micro_batch_that_was_not_planned_is_of_a_later_checkpoint() -
 def test_updates_because_of_what_was_not_planned_are_of_another_checkpoint() -> None:
     topic = SETTINGS.topic_events
     planned = {topic: {0: 5}}
-    known = [RecordPlace(topic, 0, 4), RecordPlace(SETTINGS.clock, 0, 99), RecordPlace("any", 0, 99)]
+    known = [EntryPlace(topic, 0, 4), EntryPlace(SETTINGS.clock, 0, 99), EntryPlace("any", 0, 99)]
     facts.check_ahead(SETTINGS, known, planned)
-    for place in (RecordPlace(topic, 0, 5), RecordPlace(topic, 1, 0), RecordPlace(SETTINGS.group_events, 0, 0)):
+    for place in (EntryPlace(topic, 0, 5), EntryPlace(topic, 1, 0), EntryPlace(SETTINGS.group_events, 0, 0)):
         assert f"because of {place}" in text_of(UpdatesUnknown, facts.check_ahead, [*known, place], planned)
 
 
@@ -149,10 +149,10 @@ def test_sources_are_found_in_the_text_of_records() -> None:
     text = '{"op":"ADD","clientId":"\\"source\\":{\\"topic\\":\\"x\\",\\"partition\\":1,\\"offset\\":2,",'
     text += '"source":{"topic":"a.b_c-d","partition":3,"offset":14,"entry":0,"timestamp":1}}'
     assert facts.sources(f"[ConsumerRecord(value = {text}), ConsumerRecord(value = null)]") == {
-        RecordPlace("a.b_c-d", 3, 14)
+        EntryPlace("a.b_c-d", 3, 14)
     }
     letter = dead_letter(Source("t", 1, 2, 0, 3), Reason.NOT_JSON, "message", b"original")
-    assert facts.sources((letter.value or b"").decode()) == {RecordPlace("t", 1, 2)}
+    assert facts.sources((letter.value or b"").decode()) == {EntryPlace("t", 1, 2)}
 
 
 def test_topics_that_the_job_creates_have_no_flaws() -> None:

@@ -58,9 +58,9 @@ class _Admin:
         """Offsets of the first record, and behind the last one."""
         return {name: {0: 0} for name in names}, {name: {0: 10} for name in names}
 
-    def last_sources(self, _: str) -> set[facts.RecordPlace]:
+    def last_sources(self, _: str) -> set[facts.EntryPlace]:
         """An update because of the last record."""
-        return {facts.RecordPlace(SETTINGS.topic_events, 0, 9)}
+        return {facts.EntryPlace(SETTINGS.topic_events, 0, 9)}
 
     def markers(self, _: list[str]) -> dict[str, int]:
         """No micro-batch is marked as written."""

@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.coordinator import COORDINATOR
-from streaming.operations.verify.replay import Replay, Rules, read_state
-from streaming.operations.verify.windows import StoredInput, in_order
-from streaming.operations.verify.witnesses import row_keys
+from streaming.operations.verify.replay import Replay, Rules, StoredInput, in_order, read_state
 from streaming.oracle import Effective
 from streaming.records.model import Stream
 from streaming.records.routing import Routing
@@ -41,7 +39,7 @@ def by_state(job: Simulation, *, completed: bool = False) -> set[bytes]:
             state = read_state(worker, key, data)
             if completed:
                 state.complete_backfills()
-            found |= set(row_keys(rules(job.routing), key, state))
+            found |= {row for row, _, _ in rules(job.routing).held(key, state)}
     return found
 
 
@@ -81,7 +79,7 @@ def test_inputs_that_are_worked_off_anew_leave_the_same_relation(
     replay = Replay(rules(routing), tmp_path_factory.mktemp("replay"))
     for records in in_order(job.partitions()):
         replay.feed(records)
-    found = {row for key, state in replay.states() for row in row_keys(rules(routing), key, state)}
+    found = {row for key, state in replay.states() for row, _, _ in rules(routing).held(key, state)}
     assert found == keys(job.relation)
 
 

@@ -9,8 +9,7 @@ import pytest
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, NotVerified
 from streaming.operations.checkpoint import JobCheckpoint
-from streaming.operations.verify.replay import Replay, Rules, refused_requests
-from streaming.operations.verify.windows import StoredInput
+from streaming.operations.verify.replay import Replay, Rules, StoredInput, refused_requests
 from streaming.records.model import MAX_AHEAD_MS, Source, Stream
 from streaming.records.routing import Routing
 from streaming.spark import checkpoint, limits_note

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streaming.coordinator import COORDINATOR
 from streaming.operations.verify.ledger import BOTH_STATES, Ledger, Says, UpdateMark
-from streaming.operations.verify.replay import Replay, Rules, read_state
+from streaming.operations.verify.replay import Replay, Rules, in_order, read_state
 from streaming.operations.verify.values import (
     CONTRADICTORY,
     ClientName,
@@ -25,7 +25,6 @@ from streaming.operations.verify.values import (
     stated,
     unexplained,
 )
-from streaming.operations.verify.windows import in_order
 from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from streaming.records.writing import update_key

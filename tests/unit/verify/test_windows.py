@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.kafka.reader import Partition, Span
-from streaming.operations.verify.windows import StoredInput, in_order, windows
+from streaming.operations.verify.replay import StoredInput, in_order, windows
 from streaming.records.model import Stream
 
 

@@ -10,6 +10,7 @@ import matcher
 from streaming.records.model import NO_METADATA, Stream, TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardDelta, ShardState, holdings
+from streaming.state.client import Mode
 from streaming.worker import InputRow, Worker, WorkerConfig
 from streaming.worker.inquiry import answering, entries, listing
 from streaming.worker.inquiry.pair import explain_pair
@@ -87,14 +88,14 @@ def test_long_things_count_several_times(length: int, monkeypatch: pytest.Monkey
 def test_entries_of_former_pages_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients before the cursor are skipped whole."""
     shard = a_shard({}, *(replace("a", "b", client=f"c{number}") for number in range(50)))
-    made: list[ClientKey] = []
-    original = listing._entries
+    made: list[Mode] = []
+    original = entries.held
 
-    def noting(state: ShardState, key: ClientKey) -> Any:
-        made.append(key)
-        return original(state, key)
+    def noting(blocks: Any, mode: Mode) -> Any:
+        made.append(mode)
+        return original(blocks, mode)
 
-    monkeypatch.setattr(listing, "_entries", noting)
+    monkeypatch.setattr(listing, "held", noting)
     page = listing.subscriptions(shard, Question("q", Ask.SUBSCRIPTIONS, cursor=91, limit=3))
     assert [(each.client, each.entry) for each in page.items] == [("c45", "b"), ("c46", "a"), ("c46", "b")]
     assert (page.cursor, page.total, len(made)) == (94, 100, 3)  # the third one ends the page
