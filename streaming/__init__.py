@@ -1,6 +1,6 @@
 """The service: pattern subscriptions kept expanded by a Spark Structured Streaming job on Kafka.
 
-The public names of the library are imported on first use, so that each needs only its own extra:
+The classes and `matcher` are imported on first use, so that each needs only its own extra:
 
 | name | purpose |
 |---|---|
@@ -15,30 +15,31 @@ The public names of the library are imported on first use, so that each needs on
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from streaming import errors
+from streaming.errors import (
+    CallbackFailed,
+    ClientError,
+    ConfigInvalid,
+    ConsumerClosed,
+    ConsumerError,
+    InspectError,
+    LiteSubscriptionRefused,
+    NotCommitted,
+    NotPlaced,
+    NotReady,
+    PatternsRefused,
+    QuestionRefused,
+    ReexpandError,
+    TopicsUnreadable,
+    TopicUnreadable,
+    Unanswered,
+    UpdatesUnreadable,
+)
+
 if TYPE_CHECKING:
     import matcher
-    from streaming import errors
     from streaming.client import SubscriptionClient
     from streaming.client.pattern_consumer import PatternConsumer
-    from streaming.errors import (
-        CallbackFailed,
-        ClientError,
-        ConfigInvalid,
-        ConsumerClosed,
-        ConsumerError,
-        InspectError,
-        LiteSubscriptionRefused,
-        NotCommitted,
-        NotPlaced,
-        NotReady,
-        PatternsRefused,
-        QuestionRefused,
-        ReexpandError,
-        TopicsUnreadable,
-        TopicUnreadable,
-        Unanswered,
-        UpdatesUnreadable,
-    )
     from streaming.inspect import Inspector
     from streaming.rocketmq.consumer import WildcardLiteConsumer
 
@@ -71,7 +72,6 @@ __all__ = [
     "matcher",
 ]
 
-_MODULES: Final = {"errors": "streaming.errors", "matcher": "matcher"}
 _HOMES: Final = {
     "Inspector": "streaming.inspect",
     "PatternConsumer": "streaming.client.pattern_consumer",
@@ -88,13 +88,13 @@ if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         """Import a public name, or read the version of the installed distribution."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name == "__version__":
             # The image's build imports this package before it is installed.
             from importlib.metadata import version  # noqa: PLC0415
 
             return version("reexpand")
-        if name in _MODULES:
-            return import_module(_MODULES[name])
-        return getattr(import_module(_HOMES.get(name, "streaming.errors")), name)
+        if name == "matcher":
+            return import_module(name)
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)

@@ -1,68 +1,7 @@
-"""Every exception of the package, as one tree.
+"""All exceptions of the package, each below its base.
 
 Names of bases end in `Error`; a leaf is named after the failure. Messages are for users: they contain the failure, its
 place and the fix.
-
-    ReexpandError                   exit code 1, unless noted below
-    ├── ConfigInvalid               a setting is missing or wrong (exit code 2)
-    ├── ExtraMissing                an optional package is not installed (exit code 2)
-    ├── CheckpointMismatch          the checkpoint was created with other settings (exit code 2)
-    ├── CheckpointUnusable          its folder cannot be read or written (exit code 2)
-    ├── StateError                  a state value cannot be read
-    │   ├── StateCorrupted          its checksum does not match
-    │   └── StateFormatUnknown      another release wrote it
-    ├── Rejected                    an input entry is invalid; it becomes a dead letter
-    ├── JobError                    the job cannot start or continue
-    │   ├── SparkUnavailable        Spark does not start, or cannot reach its master
-    │   ├── KafkaUnavailable        no broker answers, or it refuses a request of the job
-    │   ├── NotWritten              Kafka rejected a record
-    │   ├── CheckpointInUse         another driver uses the checkpoint
-    │   ├── TakenOver               another driver has taken over the checkpoint
-    │   ├── TopicReplaced           a topic of the checkpoint was deleted or created again (exit code 2)
-    │   ├── RecordsLost             inputs have lost unread records (exit code 2)
-    │   ├── UpdatesUnknown          the updates topic is ahead of the checkpoint (exit code 2)
-    │   ├── CheckpointUnfinished    the checkpoint is half rebuilt, or a rebuild replaced it (exit code 2)
-    │   ├── EntriesLethal           entries kill or hang workers; the job quarantines them
-    │   └── JobFailed               the query failed
-    ├── DemoFailed                  the demo's job failed or did not start
-    ├── LetterUnknown               the dead letter does not exist
-    ├── TopicUnreadable             a part of a Kafka topic cannot be read
-    │   └── TopicMissing            it does not exist
-    ├── NotVerified                 `reexpand verify` cannot compare inputs, state and updates (exit code 2)
-    ├── QuarantineRefused           an entry cannot be quarantined or released (exit code 2)
-    ├── BackupError                 a checkpoint cannot be copied or restored
-    │   ├── BackupRefused           nothing to copy, or the target is in use (exit code 2)
-    │   ├── BackupDamaged           the backup or the checkpoint is damaged
-    │   └── BackupFailed            a file cannot be read or written, or changes too fast
-    ├── RebuildError                a checkpoint cannot be rebuilt
-    │   ├── RebuildRefused          the checkpoints are unsuitable (exit code 2)
-    │   └── RebuildFailed           it was interrupted; the same command resumes it
-    ├── InspectError                the live state of a job cannot be queried
-    │   ├── Unanswered              no job answered in time
-    │   ├── QuestionRefused         the job rejected the question (exit code 2)
-    │   └── NotPlaced               the parent or group is missing or ambiguous (exit code 2)
-    ├── AddressUnusable             the console cannot listen on its address
-    ├── BridgeFailed                CloudEvents cannot be read or written
-    ├── NotConverted                a record cannot be converted; it is skipped
-    ├── WatchFailed                 Kafka cannot be watched, or rejects the topic events
-    ├── LocalError                  a local broker or cluster cannot run
-    │   ├── JavaUnusable            no suitable Java for Spark and Kafka
-    │   ├── JarsUnavailable         the jars of Spark's connector or the broker cannot be downloaded
-    │   ├── BrokerFailed            the broker does not start, or does not answer
-    │   │   └── FolderInUse         another broker uses the same data folder
-    │   ├── ClusterFailed           the Spark cluster does not start
-    │   └── TopicsUnusable          a topic cannot be created, or its configuration is unsuitable
-    └── ClientError                 a subscription client cannot continue
-        ├── Malformed               a record of the updates topic is not an update; it is skipped
-        ├── UpdatesUnreadable       the updates cannot be read; retrying does not help
-        ├── CallbackFailed          `on_change` raised, so the client has stopped
-        ├── LiteSubscriptionRefused RocketMQ rejects the lite subscriptions of a consumer
-        ├── NotReady                the client did not catch up in time, or was closed
-        └── ConsumerError           a consumer with patterns cannot continue
-            ├── PatternsRefused     a pattern is invalid, or can match no topic (exit code 2)
-            ├── TopicsUnreadable    topics or offsets cannot be read; retrying does not help
-            ├── NotCommitted        the group rejects an offset
-            └── ConsumerClosed      the consumer is closed
 
 The exceptions of `matcher` are in `matcher.errors`.
 """
