@@ -54,8 +54,8 @@ def features() -> dict[str, dict[str, Any]]:
     return {
         "verb": dict(_verbs(main, "reexpand")),
         "setting": {
-            name: [str(field.annotation), repr(field.get_default(call_default_factory=True))]
-            for name, field in Settings.model_fields.items()
+            name: [f"{key} {value}" for key, value in about.items() if key not in {"title", "description"}]
+            for name, about in Settings.model_json_schema()["properties"].items()
         },
         "field": {name: sorted(set(_words(schema, "properties"))) for name, schema in records.items()},
         "value": {name: sorted(set(_words(schema, "enum"))) for name, schema in records.items()},
