@@ -257,7 +257,6 @@ class Inspector:
 
 
 def _overview(answers: Iterable[KeyAnswer]) -> Overview:
-    """Merge the answers of all buckets of the coordinator."""
     found = [_read(Overview, answer.value) for answer in answers]
     return Overview(
         tuple(binding for each in found for binding in each.bindings),
@@ -277,7 +276,6 @@ def _explanation(pair: PairFacts, known: Overview) -> Explanation:
 
 
 def _hints(pair: PairFacts, binding: BindingFacts | None, lease: LeaseFacts | None) -> Iterator[Hint]:
-    """Yield likely mistakes that involve other parents."""
     absent = pair.verdict in (PairVerdict.CLIENT_UNKNOWN, PairVerdict.NOT_IN_SESSION)
     if binding is not None and binding.parent != pair.parent:
         yield Hint(
@@ -296,7 +294,6 @@ def _hints(pair: PairFacts, binding: BindingFacts | None, lease: LeaseFacts | No
 
 
 def _only_parent(known: Overview, client: str, group: str | None) -> str:
-    """Return the only parent of a client, or of its group."""
     parents = {parent for lease in known.leases for parent in lease.parents}
     if not parents and group is not None:
         parents = {binding.parent for binding in known.bindings}

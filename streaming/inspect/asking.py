@@ -93,7 +93,6 @@ class Inquirer:
             raise InspectError(str(error)) from None
 
     def _follow(self) -> None:
-        """Start to read at the end of the answers."""
         if self._follows:
             return
         topic = self._settings.answers

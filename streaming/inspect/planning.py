@@ -182,7 +182,6 @@ def _lasting(record: Mapping[str, Any], ask: Asker) -> Mapping[str, Any] | None:
 
 
 def _shards(stream: Stream, record: Mapping[str, Any], routing_of: Callable[[str], Routing]) -> Iterator[Key]:
-    """Yield the shards of a record, each once."""
     value = orjson.dumps(record)
     for parent in dict.fromkeys(each.parent for each in placed(stream, value, Routing())):
         if parent != COORDINATOR:

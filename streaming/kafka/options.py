@@ -130,7 +130,6 @@ def _translated(given: Mapping[str, str], file: str) -> dict[str, str]:
 
 
 def _key_store(given: Mapping[str, str], file: str) -> dict[str, str]:
-    """Return the options of the client's certificate."""
     location = given.get("ssl.keystore.location")
     if location is None:
         return {}
@@ -143,7 +142,6 @@ def _key_store(given: Mapping[str, str], file: str) -> dict[str, str]:
 
 
 def _trust_store(given: Mapping[str, str], file: str) -> dict[str, str]:
-    """Return the options of the authorities that the client trusts."""
     location = given.get("ssl.truststore.location")
     if location is None:
         return {}
@@ -161,7 +159,6 @@ def _unreadable(store: str, kind: str, file: str) -> ConfigInvalid:
 
 
 def _login(text: str, file: str) -> dict[str, str]:
-    """Return name and password of a JAAS text."""
     module = _LOGIN.fullmatch(text)
     found = _FIELD.findall(module[1]) if module else []
     fields = {key: re.sub(r"\\(.)", r"\1", quoted) or single or bare for key, quoted, single, bare in found}

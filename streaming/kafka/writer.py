@@ -76,11 +76,12 @@ class Writer:
             Exception: `failure`, if Kafka rejects a record, or has not answered after this time.
         """
         left = self._producer.flush(seconds)
-        if self._refused is not None:
-            raise self._failed(*self._refused)
+        written, self._written = self._written, []
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            raise self._failed(*refused)
         if left:
             raise self._failed(self._topic, self._trouble or f"no broker answers within {seconds:g} s")
-        written, self._written = self._written, []
         return written
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

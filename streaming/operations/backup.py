@@ -238,7 +238,6 @@ class _Copy:
         self._parts: dict[Path, CopiedFile] = {}
 
     def make(self) -> tuple[int, list[CopiedFile]]:
-        """Copy until the copy is complete, and return its micro-batch and files."""
         problem = ""
         for attempt in range(_ATTEMPTS):
             if attempt:

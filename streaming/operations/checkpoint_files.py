@@ -65,7 +65,6 @@ def _state_files(folder: Path, version: int) -> Iterator[Path]:
 
 
 def _shared_files(folder: Path, snapshot: Path) -> Iterator[Path]:
-    """Yield the files that a snapshot of RocksDB refers to."""
     if snapshot.suffix != ".zip":
         return
     try:

@@ -94,7 +94,6 @@ class HeldCheckpoint:
         return decision
 
     def _check_unread(self, place: EntryPlace) -> None:
-        """Check that no committed micro-batch has read an entry."""
         if place.topic not in self.checkpoint.topics:
             raise QuarantineRefused(
                 f"{place.topic} is not an input of this checkpoint; its inputs are {', '.join(self.checkpoint.topics)}"
@@ -116,7 +115,6 @@ class HeldCheckpoint:
         return batches.committed + 1, {} if batches.begun is None else self._written()
 
     def _written(self) -> dict[int, int]:
-        """Return the markers of the state partitions."""
         found: dict[int, int] = {}
         if self.checkpoint.id is None:
             return found

@@ -173,8 +173,6 @@ def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[Callable[[], N
 
 
 class _Rebuild:
-    """A rebuild on a checkpoint that no job uses."""
-
     def __init__(self, spark: Any, settings: Settings, plan: Plan, signal: threading.Event, progress: Progress) -> None:
         self._spark = spark
         self._settings = settings
@@ -236,7 +234,6 @@ class _Rebuild:
             raise RebuildFailed(f"{error} Run the same command again: it resumes.") from None
 
     def checked(self, what: str, done: int, of: int | None) -> None:
-        """Report the progress, unless the rebuild is to stop."""
         self._check_signal()
         self._progress(what, done, of)
 

@@ -115,7 +115,6 @@ def _merged_client(parts: Sequence[tuple[Client, LastRequest | None]], numbers: 
 
 
 def _merged(parts: Sequence[Subscription], last: LastRequest | None, numbers: Numbers) -> Subscription:
-    """Return a subscription with the entries of all shards."""
     first = parts[0]
     found: dict[tuple[object, ...], tuple[Block, dict[str, None]]] = {}
     for block in (block for part in parts for block in part.blocks):
@@ -145,7 +144,11 @@ def _renumbered_part(part: Repeated, state: ShardState, numbers: Numbers) -> Rep
 
 
 def _part(whole: ShardDelta, shard: Shard) -> ShardState:
-    """Return the state of one shard."""
+    def relevant(client: Client) -> Client:
+        literal = _relevant(client.literal, shard, Mode.LITERAL)
+        shared = client.wildcard is client.literal
+        return Client.of(literal, literal if shared else _relevant(client.wildcard, shard, Mode.WILDCARD))
+
     place = shard.routing.shard_of
     topics = {topic: each for topic, each in whole.added.items() if place(shard.parent, topic) == shard.number}
     deadlines = sorted({each.deadline for each in topics.values() if each.deadline is not None})
@@ -154,7 +157,7 @@ def _part(whole: ShardDelta, shard: Shard) -> ShardState:
         ShardDelta(
             added=topics,
             groups=whole.groups,
-            clients={key: client and _relevant_client(client, shard) for key, client in whole.clients.items()},
+            clients={key: client and relevant(client) for key, client in whole.clients.items()},
             last_requests=whole.last_requests,
             selectors=whole.selectors,
             alarms=dict.fromkeys(deadlines, True),
@@ -164,12 +167,6 @@ def _part(whole: ShardDelta, shard: Shard) -> ShardState:
         )
     )
     return state
-
-
-def _relevant_client(client: Client, shard: Shard) -> Client:
-    literal = _relevant(client.literal, shard, Mode.LITERAL)
-    shared = client.wildcard is client.literal
-    return Client.of(literal, literal if shared else _relevant(client.wildcard, shard, Mode.WILDCARD))
 
 
 def _relevant(subscription: Subscription, shard: Shard, mode: Mode) -> Subscription:

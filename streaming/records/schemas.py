@@ -61,11 +61,9 @@ class _Generator(GenerateJsonSchema):
     """Generator without titles of fields, which repeat their names, and without defaults of null."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - part of the interface
-        """Return False."""
         return False
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
-        """Return the schema of a field without its default."""
         return self.generate_inner(schema["schema"])
 
 
@@ -213,7 +211,6 @@ def asyncapi() -> dict[str, Any]:
 
 
 def _relocated(value: Any) -> Any:
-    """Return schemas with their references changed to the components of the document."""
     if isinstance(value, dict):
         return {
             key: each.replace("#/$defs/", "#/components/schemas/") if key == "$ref" else _relocated(each)

@@ -14,7 +14,7 @@ from streaming.spark import checkpoint, kafka_admin
 from streaming.spark.checkpoint import Agreement, CheckpointFiles
 from streaming.spark.expand import Precautions
 from streaming.spark.kafka_admin import KafkaAdmin
-from streaming.worker.quarantine import MAX_PER_HOUR, NOTE, Quarantine, found_at, now_ms
+from streaming.worker.quarantine import MAX_PER_HOUR, NOTE, Decision, Quarantine, now_ms
 from streaming.worker.rehearsal import lethal_entries
 
 log = logging.getLogger("reexpand")
@@ -118,7 +118,8 @@ def _decided(noted: Quarantine, details: Mapping[str, Any], written: Sequence[in
         written: number of micro-batches that each state partition has written; empty if it is not known.
     """
     partition = int(details[_STATE_PARTITION])
-    decision = found_at({name: value for name, value in details.items() if name != _STATE_PARTITION})
+    fields = {name: value for name, value in details.items() if name != _STATE_PARTITION}
+    decision = Decision(**fields, decided=now_ms())
     former = noted.of(decision.place)
     if former is not None and partition not in former.exempt:
         return noted  # two tasks have found it at the same time

@@ -54,7 +54,6 @@ def check(location: str, *, writes: bool) -> None:
 
 
 def _problem(path: Path, *, writes: bool) -> str:
-    """Return the reason why a folder cannot be used; blank if it can."""
     existing = path
     while True:
         try:
@@ -73,7 +72,6 @@ def _problem(path: Path, *, writes: bool) -> str:
 
 
 def _refusal(folder: Path) -> str:
-    """Return the reason why a folder cannot be written to; blank if it can."""
     if os.access(folder, os.W_OK | os.X_OK):
         return ""
     is_read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)

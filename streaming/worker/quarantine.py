@@ -9,7 +9,7 @@ output cannot change any more, so it applies the entry.
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import orjson
 
@@ -158,11 +158,6 @@ def reported(
 def now_ms() -> int:
     """Return the time in milliseconds since the epoch."""
     return int(time.time() * 1_000)
-
-
-def found_at(details: Mapping[str, Any]) -> Decision:
-    """Return the decision about an entry at which workers were stopped, before its exempt partitions are known."""
-    return Decision(**details, decided=now_ms())
 
 
 def partition_of(parent: str, number: int, partitions: int) -> int:

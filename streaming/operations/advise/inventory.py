@@ -158,7 +158,6 @@ class Inventory:
                 self._refuse(Stream(source.topic), source.place, message)
 
     def _refuse(self, stream: Stream, place: Place, why: str) -> None:
-        """Count an invalid record or entry, and describe the first."""
         if not self.refused:
             self.first_refused = f"{stream}, partition {place.partition}, record {place.offset}: {why}"
         self.refused += 1

@@ -117,7 +117,6 @@ def _table(advice: Advice) -> Table:
 
 
 def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
-    """Yield each option with its reason."""
     limit = f"{rule.TOPICS_PER_SHARD:,} topics"
     for parent in advice.sharded[:_SHOWN]:
         why = f"a shard should hold at most {limit}, since one core reads and indexes all of it"

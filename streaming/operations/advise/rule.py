@@ -276,12 +276,10 @@ def sizes(holding: Holding) -> Sizes:
 
 
 def _bytes(state: ShardState) -> int:
-    """Return the size of a state as one journal entry, in bytes."""
     return len(append(Journal(), state, ShardDelta()).tail)
 
 
 def _sample(items: Mapping[K, V]) -> dict[K, V]:
-    """Return a sample of the items, evenly spaced."""
     return dict(islice(items.items(), 0, None, max(1, len(items) // _SAMPLE)))
 
 

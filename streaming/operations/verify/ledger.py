@@ -27,23 +27,16 @@ class Says(IntFlag):
 BOTH_STATES = Says.STATE | Says.NEXT
 
 
-class LastRecord(NamedTuple):
-    """Place of the last record of a row in the updates topic."""
-
-    partition: int
-    offset: int
-
-
 class LedgerRow(NamedTuple):
     """A row of the table.
 
     Attributes:
-        last: last record; None if the updates topic has none.
+        last: partition and offset of the last record; None if the updates topic has none.
     """
 
     key: bytes
     says: Says
-    last: LastRecord | None
+    last: tuple[int, int] | None
     said: int = 0
 
 
@@ -156,7 +149,7 @@ class Ledger:
             ORDER BY key
         """  # noqa: S608 - the numbers are constants
         for key, says, part, place in self._table.execute(statement):
-            yield LedgerRow(key, Says(says), None if part is None else LastRecord(part, place))
+            yield LedgerRow(key, Says(says), None if part is None else (part, place))
 
     def doubts(self) -> Iterator[LedgerRow]:
         """Yield the rows in state and updates whose last ADD has another value than the state.
@@ -170,4 +163,4 @@ class Ledger:
             ORDER BY key
         """  # noqa: S608 - the numbers are constants
         for key, says, part, place, said in self._table.execute(statement):
-            yield LedgerRow(key, Says(says), LastRecord(part, place), said)
+            yield LedgerRow(key, Says(says), (part, place), said)

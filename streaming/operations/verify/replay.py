@@ -96,8 +96,6 @@ class _Borrowed:
 
 @dataclass(frozen=True, slots=True)
 class _BorrowedArchives:
-    """Archives of all keys that never write to the job's."""
-
     job: Folder
     own: Folder
 

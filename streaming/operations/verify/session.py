@@ -203,14 +203,13 @@ class Corrector:
             NotVerified: Kafka rejected a correction; repair again.
         """
         due = {each.key: each for each in self._due(found.findings.repairable)}
-        checked_to = self._drop_renewed(due, found.heard.ends)
+        checked_to = self._drop_renewed(due, found.ends)
         self._write(due.values())
         while again := self._overwritten(due, checked_to):
             self._write(again)
         return set(due)
 
     def _due(self, differences: Iterable[Difference]) -> Iterator[Correction]:
-        """Yield the corrections that the current state requires."""
         job, by_shard = self._job, defaultdict[Key, list[Difference]](list)
         for difference in differences:
             row = difference.row
@@ -294,4 +293,4 @@ def merged(first: Look, later: Look, written: set[bytes]) -> Look:
         differences=sorted([*kept, *again], key=lambda difference: difference.key),
         corrected=Counter(known[key] for key in written - left if key in known),
     )
-    return Look(later.moment, later.heard, findings)
+    return Look(later.moment, later.ends, findings)

@@ -14,14 +14,13 @@ from streaming.operations.verify.findings import DamagedState, Difference, Fault
 from streaming.operations.verify.ledger import Ledger, LedgerRow, Says
 from streaming.operations.verify.values import CONTRADICTORY, ClientName, RequestLog, name_of, unexplained
 from streaming.operations.verify.witnesses import (
-    InputsHeard,
     JobView,
     Moment,
     Progress,
-    UpdatesHeard,
     hear_inputs,
     hear_state,
     hear_updates,
+    missing_input,
 )
 from streaming.tuning import DEFAULT_TUNING
 
@@ -34,10 +33,10 @@ _KEPT_MICRO_BATCHES: Final = DEFAULT_TUNING.retained_micro_batches // 2
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Result of one comparison."""
+    """Result of one comparison, and the end of the updates that were read."""
 
     moment: Moment
-    heard: UpdatesHeard
+    ends: dict[Partition, int]
     findings: Findings
 
 
@@ -54,35 +53,34 @@ def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool, doubte
 
     with TemporaryDirectory(dir=folder) as temporary, Ledger(Path(temporary) / "rows.sqlite") as ledger:
         moment, damaged = _state(job, ledger, Path(temporary), progress)
-        heard = hear_updates(job, moment, ledger, progress)
-        told, open_rows = InputsHeard(), (row for row in ledger.doubts() if not is_decided(row))
-        clients = {ClientName(*name_of(row.key)[:3]) for row in open_rows} if inputs else set()
+        ends, foreign = hear_updates(job, moment, ledger, progress)
         wrong = list(filter(is_decided, ledger.doubts()))
-        with RequestLog(Path(temporary) / "requests.sqlite", clients) as log:
-            if inputs:
-                told = hear_inputs(job, moment, ledger, log, Path(temporary) / "replay", progress=progress)
-            has_inputs = inputs and told.missing is None
-            if has_inputs:
+        missing = missing_input(job) if inputs else None
+        refused = None
+        if inputs and missing is None:
+            clients = {ClientName(*name_of(row.key)[:3]) for row in ledger.doubts() if not is_decided(row)}
+            with RequestLog(Path(temporary) / "requests.sqlite", clients) as log:
+                refused = hear_inputs(job, moment, ledger, log, Path(temporary) / "replay", progress=progress)
                 rows = (row for row in ledger.doubts() if not is_decided(row))
-                wrong += unexplained(job.rules, log, (row for row in rows if name_of(row.key)[:2] not in told.refused))
-        found = _differences(job, ledger, damaged, wrong, told.refused if has_inputs else None)
+                wrong += unexplained(job.rules, log, (row for row in rows if name_of(row.key)[:2] not in refused))
+        found = _differences(job, ledger, damaged, wrong, refused)
         counts = ledger.counts()
         findings = Findings(
             moment.batches.committed,
             {
-                "inputs": counts[Says.INPUTS] if has_inputs else None,
+                "inputs": None if refused is None else counts[Says.INPUTS],
                 "state": counts[Says.STATE],
                 "updates": counts[Says.UPDATES],
             },
             ledger.count_in_flight(),
             damaged=damaged,
         )
-    if told.missing is not None:
-        findings.notes.append(f"the beginning of {told.missing} is gone, so only state and updates are compared")
-    if heard.foreign:
-        findings.notes.append(f"{heard.foreign:,} records of the updates topic are not updates, and are ignored")
+    if missing is not None:
+        findings.notes.append(f"the beginning of {missing} is gone, so only state and updates are compared")
+    if foreign:
+        findings.notes.append(f"{foreign:,} records of the updates topic are not updates, and are ignored")
     findings.differences = _with_records(job, found)
-    return Look(moment, heard, findings)
+    return Look(moment, ends, findings)
 
 
 def _state(job: JobView, ledger: Ledger, folder: Path, progress: Progress) -> tuple[Moment, list[DamagedState]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -147,23 +147,10 @@ def hear_state(job: JobView, moment: Moment, ledger: Ledger, folder: Path, progr
     return damaged
 
 
-@dataclass(slots=True)
-class UpdatesHeard:
-    """Result of reading the updates topic.
-
-    Attributes:
-        ends: offsets after the last records read.
-        foreign: number of records that are not updates.
-    """
-
-    ends: dict[Partition, int] = field(default_factory=dict)
-    foreign: int = 0
-
-
-def hear_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progress) -> UpdatesHeard:
-    """Fill the ledger from the current updates topic."""
+def hear_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progress) -> tuple[dict[Partition, int], int]:
+    """Fill the ledger from the updates topic; return its present end, and the number of records that are no updates."""
     spans = job.reader.spans([job.updates])
-    heard = UpdatesHeard({partition: span.end for partition, span in spans.items()})
+    foreign = 0
     total, done = sum(span.end - span.start for span in spans.values()), 0
     for block in job.reader.read(spans):
         marks = []
@@ -171,7 +158,7 @@ def hear_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progres
             parent = _parent_of(message.key())
             op, where = operation(message.value()), partition_of_record(message)
             if parent is None or (op is None and message.value() is not None):
-                heard.foreign += 1
+                foreign += 1
                 continue
             if not job.rules.concern(parent):
                 continue
@@ -184,7 +171,7 @@ def hear_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progres
         ledger.fold(marks)
         done += len(block)
         progress("updates", done, total)
-    return heard
+    return {partition: span.end for partition, span in spans.items()}, foreign
 
 
 def operation(value: bytes | None) -> Op | None:
@@ -212,31 +199,22 @@ def _parent_of(key: bytes | None) -> str | None:
     return str(names[0])
 
 
-@dataclass(slots=True)
-class InputsHeard:
-    """Result of reading the inputs.
-
-    Attributes:
-        refused: parent and group of requests that a quota refused.
-        missing: input topic whose beginning is gone, so inputs are not compared.
-    """
-
-    refused: set[tuple[str, str]] = field(default_factory=set)
-    missing: str | None = None
+def missing_input(job: JobView) -> str | None:
+    """Return an input topic, except the clock, whose beginning is gone; None if there is none."""
+    clock = job.rules.topics[STREAMS.index(Stream.CLOCK)]
+    spans = job.reader.spans(job.rules.topics).items()
+    return next((partition.topic for partition, span in spans if span.start and partition.topic != clock), None)
 
 
 def hear_inputs(
     job: JobView, moment: Moment, ledger: Ledger, log: RequestLog, folder: Path, *, progress: Progress
-) -> InputsHeard:
-    """Process the inputs up to the offsets of the last committed micro-batch, and note the results."""
-    heard = InputsHeard()
+) -> set[tuple[str, str]]:
+    """Fill the ledger and the log from the inputs up to the last committed micro-batch.
+
+    Returns parent and group of each request that a quota refused, now or in the job.
+    """
     ends = job.checkpoint.offsets(moment.batches.committed)
     spans = job.reader.spans(job.rules.topics)
-    clock = job.rules.topics[STREAMS.index(Stream.CLOCK)]
-    for partition, span in spans.items():
-        if span.start > 0 and partition.topic != clock:
-            heard.missing = partition.topic
-            return heard
     wanted = {partition: Span(span.start, ends.get(partition, 0)) for partition, span in spans.items()}
     replay = Replay(job.rules, folder, log.note)
     total, done = sum(max(0, span.end - span.start) for span in wanted.values()), 0
@@ -251,8 +229,8 @@ def hear_inputs(
             progress("inputs", done, total)
     for key, state in replay.states():
         ledger.mark((row for row, _, _ in job.rules.held(key, state)), Says.INPUTS)
-    heard.refused = replay.refused
+    refused = set(replay.refused)
     with suppress(TopicMissing):
         for block in job.reader.read(job.reader.spans([job.dead_letters])):
-            heard.refused.update(refused_requests(message.value() for message in block))
-    return heard
+            refused.update(refused_requests(message.value() for message in block))
+    return refused

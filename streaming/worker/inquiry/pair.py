@@ -47,16 +47,12 @@ _SHOWN_GROUPS = 5
 
 
 class _Finding(NamedTuple):
-    """PairVerdict, its sentence, and the event behind it."""
-
     verdict: PairVerdict
     reason: str
     decided_by: EventPlace | None = None
 
 
 class _Pair:
-    """One client and one topic."""
-
     def __init__(self, state: ShardState, shard: Shard, key: ClientKey, topic: str) -> None:
         self._state = state
         self._shard = shard
@@ -71,7 +67,6 @@ class _Pair:
         self._rivals = {row: texts for row, texts in announced.items() if row.group == key.group and row.client != key}
 
     def facts(self) -> PairFacts:
-        """Return the verdict, with the facts behind it."""
         quota = self._quota()
         finding = self._received(quota) if self._rows else self._missing()
         holder = next((row.client_id for row in self._rivals), None) if self._group.is_exclusive else None

@@ -106,8 +106,6 @@ def plan_coordinator(state: CoordinatorState, planned: Planned, client_timeout_m
 
 
 class _Tally:
-    """Count of updates."""
-
     def __init__(self, parent: str) -> None:
         self._parent = parent
         self._counts: Counter[Op] = Counter()
@@ -115,7 +113,6 @@ class _Tally:
 
     @property
     def count(self) -> int:
-        """Number of updates so far."""
         return self._counts.total()
 
     def add(self, several: Iterable[list[Update] | UpdateColumns]) -> None:
@@ -134,7 +131,6 @@ class _Tally:
     def effect(
         self, problems: Iterable[PlannedProblem] = (), ignored: Iterable[str] = (), **rest: Any
     ) -> PlannedEffect:
-        """Return the effect with these updates."""
         shown = tuple(update for op in Op for update in self._shown[op])
         adds, removes = self._counts[Op.ADD], self._counts[Op.REMOVE]
         return PlannedEffect(adds, removes, shown, tuple(problems), tuple(ignored), **rest)
