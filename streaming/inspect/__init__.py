@@ -6,6 +6,7 @@
 ...     print(found.verdict, found.reason)
 """
 
+from matcher.explain import Step as SegmentStep
 from streaming.inspect.api import Explanation, Filter, Inspector
 from streaming.inspect.planning import DryRun, ParentEffect
 from streaming.worker.inquiry.model import (
@@ -23,7 +24,6 @@ from streaming.worker.inquiry.model import (
     PlannedUpdate,
     QuotaFacts,
     RowFacts,
-    SegmentStep,
     SubscriberFacts,
     SubscriptionFacts,
     TopicDetails,

@@ -157,20 +157,12 @@ def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
 
 def _publish(unfinished: Path, folder: Path, former: Path | None = None) -> None:
     """Sync a finished folder to the disk, and give it its name; rename the present folder of this name to `former`."""
-
-    def sync(path: Path) -> None:
-        opened = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
-
     for each in (unfinished, *(each for each in unfinished.rglob("*") if each.is_dir())):
-        sync(each)
+        folders.sync(each)
     if former is not None:
         folder.rename(former)
     unfinished.rename(folder)
-    sync(folder.parent)
+    folders.sync(folder.parent)
 
 
 def local(checkpoint: str) -> Path:

@@ -12,7 +12,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from streaming.errors import StateCorrupted
 from streaming.storage import s3
-from streaming.storage.folder import PARTS
+from streaming.storage.folder import PARTS, sync
 from streaming.storage.journal import Archive
 
 _LOCAL = "local"
@@ -112,14 +112,8 @@ class _KeyFolder:
             raise
 
     def _settle(self, path: str) -> None:
-        """Flush a file or folder from memory to the disk; Arrow has no call for it."""
-        if self.files.type_name != _LOCAL:
-            return
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if self.files.type_name == _LOCAL:  # Arrow has no call for it
+            sync(path)
 
     def _put(self, path: str, data: bytes) -> None:
         with self.files.open_output_stream(path, compression=None) as stream:

@@ -78,6 +78,15 @@ def _refusal(folder: Path) -> str:
     return f"{folder}: {os.strerror(errno.EROFS if is_read_only else errno.EACCES)}"
 
 
+def sync(path: Path | str) -> None:
+    """Flush a local file or folder from memory to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_private(path: Path, content: bytes) -> None:
     """Create or replace a file atomically. Only its owner may read it at any time.
 

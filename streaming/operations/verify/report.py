@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming.operations.verify.findings import EXPLANATIONS, UNDECIDED, DamagedState, Difference, Findings
+from streaming.operations.verify.findings import EXPLANATIONS, UNDECIDED, Difference, Findings
 from streaming.printable import printable
 
 _SHOWN = 20
@@ -86,11 +86,8 @@ def _lines(findings: Findings) -> Iterator[str]:
     for note in findings.notes:
         yield f"note: {note}"
     for damaged in findings.damaged[:_SHOWN]:
-        yield f"damaged: {_place(damaged)}: {damaged.problem}"
-
-
-def _place(damaged: DamagedState) -> str:
-    return "the state as a whole" if damaged.shard < 0 else f"shard {damaged.shard} of {damaged.parent}"
+        place = "the state as a whole" if damaged.shard < 0 else f"shard {damaged.shard} of {damaged.parent}"
+        yield f"damaged: {place}: {damaged.problem}"
 
 
 def _table(differences: list[Difference]) -> Table:
@@ -125,11 +122,8 @@ def _record(difference: Difference) -> str:
 
 
 def _verdict(findings: Findings) -> str:
-    if findings.repaired:
-        rows = "1 row was" if findings.repaired == 1 else f"{findings.repaired:,} rows were"
-        repaired = f"{rows} repaired; "
-    else:
-        repaired = ""
+    rows = "1 row was" if findings.repaired == 1 else f"{findings.repaired:,} rows were"
+    repaired = f"{rows} repaired; " if findings.repaired else ""
     if findings.is_right:
         return f"{repaired}the relation is right"
     wrong = sum(count for fault, count in findings.by_fault().items() if fault not in UNDECIDED)

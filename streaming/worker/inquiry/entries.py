@@ -12,7 +12,7 @@ from streaming.state import UNKNOWN_GROUP, Group
 from streaming.state.blocks import Block
 from streaming.state.client import Client, Mode, Subscription
 from streaming.state.interests import pattern_of
-from streaming.worker.inquiry.model import EntryVerdict, EventPlace, Hint, SegmentStep, request_place
+from streaming.worker.inquiry.model import EntryVerdict, EventPlace, Hint, request_place
 
 NEAREST = 5
 """Number of entries that are shown if none matches."""
@@ -62,9 +62,7 @@ class Held(NamedTuple):
             )
         except matcher.InvalidPattern as error:
             return EntryVerdict(self.text, dialect, policy, False, str(error), (), self.place)
-        steps = tuple(
-            SegmentStep(step.pattern, step.topic, step.fits, step.verdict) for step in found.steps[:_SHOWN_STEPS]
-        )
+        steps = tuple(found.steps[:_SHOWN_STEPS])
         return EntryVerdict(self.text, dialect, policy, found.matched, found.reason, steps, self.place)
 
     def matches(self, topic: str, *, inner_multi: bool) -> bool:

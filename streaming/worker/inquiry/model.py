@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from matcher.explain import Step
 from streaming.records.model import ENTRY_BITS, Stream, TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.state import UNKNOWN_GROUP, ShardState
@@ -47,16 +48,6 @@ class EventPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentStep:
-    """One segment of a topic with its counterpart in a pattern; None after the end of either."""
-
-    pattern: str | None
-    topic: str | None
-    fits: bool
-    verdict: str
-
-
-@dataclass(frozen=True, slots=True)
 class EntryVerdict:
     """An entry of a client's set, compared with a topic.
 
@@ -73,7 +64,7 @@ class EntryVerdict:
     policy: str | None
     matches: bool
     reason: str
-    steps: tuple[SegmentStep, ...] = ()
+    steps: tuple[Step, ...] = ()
     place: EventPlace | None = None
 
 

@@ -18,7 +18,7 @@ from streaming.adapters.watch import in_words
 from streaming.cli import output
 from streaming.examples.screen import TextScreen
 from streaming.examples.verdict import Coordinates, DeadLetter, ReceivedUpdate
-from streaming.inspect import wording
+from streaming.inspect import SegmentStep, wording
 from streaming.inspect.api import Explanation
 from streaming.inspect.planning import DryRun, ParentEffect
 from streaming.operations.verify import report as verification
@@ -38,7 +38,6 @@ from streaming.worker.inquiry.model import (
     PairVerdict,
     PlannedProblem,
     PlannedUpdate,
-    SegmentStep,
     SubscriberFacts,
     SubscriptionFacts,
     TopicDetails,

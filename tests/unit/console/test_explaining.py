@@ -11,9 +11,9 @@ from streaming.config import load
 from streaming.console import explaining
 from streaming.console.explaining import _MEANING, BASIS, UPDATES_BASIS, explain, explain_by_updates
 from streaming.errors import InspectError
-from streaming.inspect import Explanation
+from streaming.inspect import Explanation, SegmentStep
 from streaming.records.op import Cause
-from streaming.worker.inquiry.model import EntryVerdict, GroupFacts, Hint, PairFacts, PairVerdict, SegmentStep
+from streaming.worker.inquiry.model import EntryVerdict, GroupFacts, Hint, PairFacts, PairVerdict
 from tests.support.processes import eventually
 from tests.support.update_records import remove
 
