@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("reexpand")
 
-_HERE = Path(__file__).parent
 _SILENT = logging.getLogger(f"{__name__}.client")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
@@ -121,7 +120,11 @@ class Broker(Server):
     def _begin(self, lock: IO[str]) -> None:
         """Start the process and wait until it answers. Choose other ports if another process has taken these."""
         java = find_java()
-        command = [str(java.executable), *self._java_options(), "-cp", os.pathsep.join(map(str, jars.kafka()))]
+        command = [
+            *(str(java.executable), f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true"),
+            f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}",
+            *("-cp", os.pathsep.join(map(str, jars.kafka()))),
+        ]
         node = load_node(self.folder)
         format_storage(self.folder, node, command, lock)
         for attempt in range(_ATTEMPTS):
@@ -134,14 +137,6 @@ class Broker(Server):
                 break
             node = move_node(self.folder, node)
         raise self._failed()
-
-    def _java_options(self) -> list[str]:
-        return [
-            f"-Xmx{self._heap}",
-            "-XX:+ExitOnOutOfMemoryError",
-            "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
-        ]
 
     def _answers(self, node: Node) -> bool:
         """Wait until this broker answers; return False if it does not. Another broker on its port is ignored."""

@@ -18,7 +18,7 @@ import zipfile
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from streaming.local import jars
 from streaming.local.java import FIRST_TIER, find_java
@@ -62,41 +62,26 @@ def rocketmq() -> Path:
 def _compiled(name: str, folder: Path, versions: jars.JarSets, libraries: list[Path]) -> Path:
     """Return the jar of the Java sources in a folder, compiled with these libraries."""
     sources = sorted(folder.rglob("*.java"))
+    content = b"".join(source.read_bytes() for source in sources)
+    seed = f"{versions.folder.name} {version('pyspark')}".encode()
     root = cache_folder() / "jars"
-    target = root / f"classes-{_digest(sources, versions)}" / name
+    target = root / f"classes-{hashlib.sha256(seed + content).hexdigest()[:16]}" / name
     if target.exists():
         return target
     with storing(f"The jar {name}", root / "lock-classes") as lock, tempfile.TemporaryDirectory() as temporary:
         if not target.exists():  # otherwise another process has compiled it
-            classes = Path(temporary)
-            _compile(sources, libraries, classes, lock)
-            write_whole(target, _packed(classes))
+            command = [
+                *(str(find_java().executable), FIRST_TIER, "-cp", os.pathsep.join(map(str, jars.pyspark()))),
+                "org.codehaus.commons.compiler.samples.CompilerDemo",
+                *("-g", "-d", temporary, "-classpath", os.pathsep.join(map(str, libraries)), *map(str, sources)),
+            ]
+            run_tool(command, lock, f"Java classes of this package cannot be compiled. Remove {root} and try again.")
+            jar = io.BytesIO()
+            with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
+                for file in sorted(Path(temporary).rglob("*.class")):
+                    archive.write(file, file.relative_to(temporary).as_posix())
+            write_whole(target, jar.getvalue())
     return target
-
-
-def _digest(sources: list[Path], versions: jars.JarSets) -> str:
-    content = b"".join(source.read_bytes() for source in sources)
-    return hashlib.sha256(f"{versions.folder.name} {version('pyspark')}".encode() + content).hexdigest()[:16]
-
-
-def _compile(sources: list[Path], libraries: list[Path], classes: Path, lock: IO[str]) -> None:
-    """Compile the sources into a folder of class files."""
-    command = [
-        *(str(find_java().executable), FIRST_TIER, "-cp", os.pathsep.join(map(str, jars.pyspark()))),
-        "org.codehaus.commons.compiler.samples.CompilerDemo",
-        *("-g", "-d", str(classes), "-classpath", os.pathsep.join(map(str, libraries)), *map(str, sources)),
-    ]
-    failure = f"Java classes of this package cannot be compiled. Remove {cache_folder() / 'jars'} and try again."
-    run_tool(command, lock, failure)
-
-
-def _packed(classes: Path) -> bytes:
-    """Return a jar of the class files."""
-    jar = io.BytesIO()
-    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(classes.rglob("*.class")):
-            archive.write(file, file.relative_to(classes).as_posix())
-    return jar.getvalue()
 
 
 def archive_file(home: Path, class_path: Sequence[Path]) -> Path:

@@ -43,6 +43,9 @@ class SparkCluster:
         memory: memory of each worker, at least 1g, the default of an executor.
         timeout: seconds within which the master, and then each worker, must start.
         options: Spark options of master and workers, stored in the folder `configuration`.
+
+    Attributes:
+        url: URL of the master, for `--master`.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class SparkCluster:
         self._memory = memory
         self._timeout = timeout
         self._options = options
-        self._url = ""
+        self.url = ""
         self._processes: dict[str, Child] = {}
 
     def __enter__(self) -> Self:
@@ -75,11 +78,6 @@ class SparkCluster:
         """Folder of Spark's configuration, for `SPARK_CONF_DIR` of a job with the same options."""
         return self.folder / "conf"
 
-    @property
-    def url(self) -> str:
-        """URL of the master, for `--master`."""
-        return self._url
-
     def start(self) -> Self:
         """Start master and workers, and wait until the workers are registered.
 
@@ -88,11 +86,11 @@ class SparkCluster:
         """
         try:
             self._launch("master", "master.Master")
-            self._url = self._wait_for("master", _MASTER_STARTED)
+            self.url = self._wait_for("master", _MASTER_STARTED)
             for number in self._numbers:
                 self._launch_worker(number)
             for number in self._numbers:
-                self._wait_for_worker(number)
+                self._wait_for(f"worker-{number}", _WORKER_REGISTERED)
         except OSError as error:
             self.stop()
             raise ClusterFailed(f"The Spark cluster cannot work in {self.folder}: {error}.") from error
@@ -108,7 +106,7 @@ class SparkCluster:
             ClusterFailed: the worker does not start.
         """
         self._launch_worker(number)
-        self._wait_for_worker(number)
+        self._wait_for(f"worker-{number}", _WORKER_REGISTERED)
 
     def kill_worker(self, number: int) -> None:
         """Kill a worker and its executors, as a crash of their machine would."""
@@ -133,14 +131,11 @@ class SparkCluster:
     def _launch_worker(self, number: int) -> None:
         name = f"worker-{number}"
         size = ("--cores", str(self._cores), "--memory", self._memory)
-        self._launch(name, "worker.Worker", *size, "--work-dir", str(self.folder / name), self._url)
-
-    def _wait_for_worker(self, number: int) -> None:
-        self._wait_for(f"worker-{number}", _WORKER_REGISTERED)
+        self._launch(name, "worker.Worker", *size, "--work-dir", str(self.folder / name), self.url)
 
     def _wait_for(self, name: str, pattern: str) -> str:
         """Wait until the log of a process matches the pattern, and return its first group."""
-        process, log_file = self._processes[name], self._log_file(name)
+        process, log_file = self._processes[name], self.folder / f"{name}.log"
         deadline = time.monotonic() + self._timeout
         while process.running and time.monotonic() < deadline:
             if match := re.search(pattern, tail(log_file)):
@@ -148,9 +143,6 @@ class SparkCluster:
             time.sleep(_POLL_SECONDS)
         how = f"has not started after {self._timeout:.0f} s" if process.running else "ended while starting"
         raise ClusterFailed(f"The Spark {name} {how}. {end_of(log_file)}")
-
-    def _log_file(self, name: str) -> Path:
-        return self.folder / f"{name}.log"
 
     def _launch(self, name: str, class_name: str, *arguments: str) -> None:
         from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 -- imports all of pyspark
@@ -171,4 +163,4 @@ class SparkCluster:
         }
         command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{class_name}"]
         command += ["--host", HOST, "--port", "0", "--webui-port", "0", *arguments]
-        self._processes[name] = Child(command, self._log_file(name), environment=variables)
+        self._processes[name] = Child(command, self.folder / f"{name}.log", environment=variables)

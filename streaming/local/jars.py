@@ -118,24 +118,25 @@ class JarSets:
         with tempfile.TemporaryDirectory(dir=root, prefix=".partial-") as partial:
             self._run_ivy(missing, Path(partial), lock, progress)
             for name in missing:
-                self._check(name, Path(partial, name))
+                found = {jar.name: _sha256(jar) for jar in Path(partial, name).iterdir()}
+                wrong = sorted({jar for jar, _ in found.items() ^ self._expected(name).items()})
+                if wrong:
+                    raise JarsUnavailable(
+                        f"The downloaded jars of {name} differ from those that reexpand was tested with: "
+                        f"{', '.join(wrong)}. Remove {cache_folder() / 'ivy'} and try again. If the error remains, the "
+                        "repository contains other files."
+                    )
                 target = self.folder / name
                 shutil.rmtree(target, ignore_errors=True)  # it may be incomplete
                 target.parent.mkdir(exist_ok=True)
                 Path(partial, name).rename(target)
 
-    def _check(self, name: str, folder: Path) -> None:
-        found = {jar.name: _sha256(jar) for jar in folder.iterdir()}
-        wrong = sorted({jar for jar, _ in found.items() ^ self._expected(name).items()})
-        if wrong:
-            raise JarsUnavailable(
-                f"The downloaded jars of {name} differ from those that reexpand was tested with: {', '.join(wrong)}. "
-                f"Remove {_ivy_cache()} and try again. If the error remains, the repository contains other files."
-            )
-
     def _run_ivy(self, names: Sequence[str], target: Path, lock: IO[str], progress: Progress | None) -> None:
         """Run Ivy, which puts the jars of each set into a subfolder of `target`."""
         java = find_java()
+        ivy = next((jar for jar in pyspark() if jar.name.startswith("ivy-")), None)
+        if ivy is None:
+            raise JarsUnavailable("PySpark is not installed, or its folder of jars lacks Ivy. Run `make setup` again.")
         command = [
             str(java.executable),
             *network_options(java),
@@ -143,8 +144,8 @@ class JarSets:
             # Sources and documentation would cost three unnecessary requests per module.
             "-Divy.maven.lookup.sources=false",
             "-Divy.maven.lookup.javadoc=false",
-            f"-Dreexpand.ivy.cache={_ivy_cache()}",
-            *("-jar", str(_ivy_jar())),
+            f"-Dreexpand.ivy.cache={cache_folder() / 'ivy'}",
+            *("-jar", str(ivy)),
             *("-settings", str(_HERE / "ivysettings.xml"), "-ivy", str(self.ivy_file)),
             *("-confs", *names, "-types", "jar", "bundle"),
             *("-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"),
@@ -214,12 +215,6 @@ def pyspark() -> list[Path]:
     return sorted(Path((folders or ["."])[0], "jars").glob("*.jar"))
 
 
-def network_options(java: Java) -> list[str]:
-    """Return Java options for downloads: the environment's proxy and, for a bundled Java, a trust store."""
-    store = _trust_store() if java.bundled else None
-    return [*_proxy_options(getproxies()), *([f"-Djavax.net.ssl.trustStore={store}"] if store else [])]
-
-
 def key_store(certificates: Sequence[bytes]) -> bytes:
     """Encode DER certificates as a Java key store of type JKS.
 
@@ -238,9 +233,12 @@ def key_store(certificates: Sequence[bytes]) -> bytes:
     return body + hashlib.sha1(password + b"Mighty Aphrodite" + body, usedforsecurity=False).digest()
 
 
-def _proxy_options(proxies: dict[str, str]) -> list[str]:
-    """Convert `https_proxy` and `no_proxy` to system properties, because Java does not read these variables."""
-    options = []
+def network_options(java: Java) -> list[str]:
+    """Return Java options for downloads: the environment's proxy and, for a bundled Java, a trust store.
+
+    Java reads neither `https_proxy` nor `no_proxy`.
+    """
+    options, proxies = [], getproxies()
     for scheme in ("http", "https"):
         proxy = urlsplit(proxies.get(scheme, ""))
         if proxy.hostname:
@@ -249,22 +247,20 @@ def _proxy_options(proxies: dict[str, str]) -> list[str]:
     if options and direct:
         names = "|".join(f"*{name}" if name.startswith(".") else name for name in direct)
         options.append(f"-Dhttp.nonProxyHosts={names}")
-    return options
+    store = _trust_store() if java.bundled else None
+    return [*options, *([f"-Djavax.net.ssl.trustStore={store}"] if store else [])]
 
 
 def _trust_store() -> Path | None:
-    """Return a trust store with the machine's CA certificates; None to use Java's default."""
-    for store in _TRUST_STORES:
-        if store.exists():
-            return store
-    for bundle in (os.environ.get("SSL_CERT_FILE", ""), *_BUNDLES):
-        if bundle and Path(bundle).exists():
-            return _convert(Path(bundle))
-    return None
+    """Return a trust store with the machine's CA certificates; None to use Java's default.
 
-
-def _convert(bundle: Path) -> Path | None:
-    """Convert a bundle of PEM certificates to a trust store in the cache; None if it contains no certificates."""
+    A bundle of PEM certificates is converted to a trust store in the cache.
+    """
+    existing = next((store for store in _TRUST_STORES if store.exists()), None)
+    bundles = (os.environ.get("SSL_CERT_FILE", ""), *_BUNDLES)
+    bundle = next((each for each in bundles if each and Path(each).exists()), None)
+    if existing is not None or bundle is None:
+        return existing
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(bundle)
@@ -280,14 +276,3 @@ def _convert(bundle: Path) -> Path | None:
 
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _ivy_cache() -> Path:
-    return cache_folder() / "ivy"
-
-
-def _ivy_jar() -> Path:
-    for jar in pyspark():
-        if jar.name.startswith("ivy-"):
-            return jar
-    raise JarsUnavailable("PySpark is not installed, or its folder of jars lacks Ivy. Run `make setup` again.")

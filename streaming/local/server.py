@@ -41,6 +41,9 @@ class Server:
         folder: data folder, created if needed. It is locked while the server runs.
         log_name: name of the log file in the folder.
         timeout: seconds within which the server must answer.
+
+    Attributes:
+        pid: process id of the server or, if it is not running, of its last process.
     """
 
     def __init__(self, folder: Path | str, log_name: str, timeout: float) -> None:
@@ -49,7 +52,7 @@ class Server:
         self._timeout = timeout
         self._lock: IO[str] | None = None
         self._child: Child | None = None
-        self._pid = 0
+        self.pid = 0
 
     def __enter__(self) -> Self:
         return self.start()
@@ -61,11 +64,6 @@ class Server:
     def running(self) -> bool:
         """True while the process of the server exists, paused or not."""
         return self._child is not None and self._child.running
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server or, if it is not running, of its last process."""
-        return self._pid
 
     def start(self) -> Self:
         """Start the server and wait until it answers.
@@ -146,7 +144,7 @@ class Server:
         if self.log_file.exists():
             self.log_file.replace(self.log_file.with_suffix(".log.1"))
         self._child = Child(command, self.log_file, environment=environment(java), folder=self.folder, lock=lock)
-        self._pid = self._child.pid
+        self.pid = self._child.pid
 
     def _lock_folder(self) -> IO[str]:
         """Lock the folder. Wait for the server of a killed parent, which takes a moment to end."""

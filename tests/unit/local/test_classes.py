@@ -39,7 +39,7 @@ def test_it_is_compiled_once_for_each_content(sources: Path, monkeypatch: pytest
     first = classes.sink()
     content = first.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(classes, "_compile", None)
+        patch.setattr(classes, "run_tool", None)
         assert classes.sink() == first
     source = sources / "reexpand" / "Done.java"
     source.write_text(source.read_text() + "\n// another release\n")
@@ -49,13 +49,14 @@ def test_it_is_compiled_once_for_each_content(sources: Path, monkeypatch: pytest
 
 
 def test_an_interrupted_compilation_leaves_nothing_in_place(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(folder: Path) -> bytes:
-        assert list(folder.rglob("*.class"))
+    def interrupt(target: Path, content: bytes) -> None:
+        assert target.name == "reexpand-sink.jar"
+        assert b".class" in content
         raise KeyboardInterrupt
 
     assert sources.exists()
     with monkeypatch.context() as patch:
-        patch.setattr(classes, "_packed", interrupt)
+        patch.setattr(classes, "write_whole", interrupt)
         with pytest.raises(KeyboardInterrupt):
             classes.sink()
     assert not list((sources.parent / "cache").rglob("*.jar"))

@@ -57,8 +57,11 @@ def test_java_reads_the_key_store(tmp_path: Path, certificate: bytes) -> None:
         ({"no": "localhost"}, []),
     ],
 )
-def test_java_is_told_the_proxy_of_the_environment(proxies: dict[str, str], options: list[str]) -> None:
-    assert jars._proxy_options(proxies) == options
+def test_java_is_told_the_proxy_of_the_environment(
+    proxies: dict[str, str], options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "getproxies", lambda: proxies)
+    assert jars.network_options(Java(tmp_path, 21, bundled=False)) == options
 
 
 def test_only_the_bundled_java_is_told_whom_to_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
