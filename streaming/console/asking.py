@@ -228,6 +228,11 @@ class _Attempt:
             misfits = self._explained(others[:SHOWN], matched=False)
         else:
             misfits = sorted(self._explained(others, matched=False), key=_misfit)[:SHOWN]
+        missing = ""
+        if self._trying.is_spent:
+            missing = "Not all topics were compared, to limit the work."
+        elif self._showing.is_spent:
+            missing = "Not all topics are shown segment by segment."
         return {
             "valid": True,
             "matched": len(matching),
@@ -236,7 +241,7 @@ class _Attempt:
             "total": total,
             "matching": shown,
             "others": misfits,
-            "cut": self._cut(),
+            "cut": missing and f"{missing} Try fewer or shorter topics, or a shorter pattern.",
         }
 
     def _matches(self, topic: str) -> bool | None:
@@ -258,30 +263,17 @@ class _Attempt:
             if not self._showing.takes(parts + len(topic) // 2):
                 break
             if is_deep:
-                reason = f"more than {MAX_SEGMENTS} segments are not shown individually"
-                found.append({"topic": topic, "matched": matched, "outcome": "", "reason": reason, "steps": []})
+                outcome, reason = "", f"more than {MAX_SEGMENTS} segments are not shown individually"
+                steps: list[dict[str, Any]] = []
             else:
-                found.append(self._explanation(topic))
+                syntax: dict[str, Any] = {
+                    "policy": self._trial.policy,
+                    "allow_inner_multi": self._trial.allow_inner_multi,
+                }
+                explained = matcher.explain(self._trial.pattern, topic, self._dialect, **syntax)
+                outcome, reason, steps = explained.outcome, explained.reason, shown_steps(explained.steps)
+            found.append({"topic": topic, "matched": matched, "outcome": outcome, "reason": reason, "steps": steps})
         return found
-
-    def _explanation(self, topic: str) -> dict[str, Any]:
-        policy, inner = self._trial.policy, self._trial.allow_inner_multi
-        found = matcher.explain(self._trial.pattern, topic, self._dialect, policy=policy, allow_inner_multi=inner)
-        return {
-            "topic": topic,
-            "matched": found.matched,
-            "outcome": found.outcome,
-            "reason": found.reason,
-            "steps": shown_steps(found.steps),
-        }
-
-    def _cut(self) -> str:
-        """Return what is missing in the result, with a remedy; empty if it is complete."""
-        if self._trying.is_spent:
-            return "Not all topics were compared, to limit the work. Try fewer or shorter topics, or a shorter pattern."
-        if self._showing.is_spent:
-            return "Not all topics are shown segment by segment. Try fewer or shorter topics, or a shorter pattern."
-        return ""
 
 
 def _topics(relation: LiveRelation, parent: str, beginning: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 from streaming.console.asking import JsonAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -37,26 +37,26 @@ class ChangeStream:
     """Streams of a console.
 
     Streams have no queues: each reads the changes after its last number, so a slow browser needs no memory.
+
+    Attributes:
+        open: number of open streams.
     """
 
     def __init__(self, relation: LiveRelation) -> None:
         self._relation = relation
-        self._open = 0
+        self.open = 0
         self._closed = False
         self._run = token_hex(4)
 
     async def follow(self, request: Request) -> Response:
         """Stream the changes from now, or after the last event that the browser has received."""
-        if self._open >= MAX_STREAMS:
+        if self.open >= MAX_STREAMS:
             return JsonAnswer({"error": f"{MAX_STREAMS} pages already follow the changes"}, 503, {"Retry-After": "10"})
-        self._open += 1  # before the response starts, to include concurrent requests
+        self.open += 1  # before the response starts, to include concurrent requests
         run, _, number = request.headers.get("last-event-id", "").partition("-")
         seen = int(number) if run == self._run and number.isascii() and number.isdigit() else None
         events = self._events(self._relation.changes.last if seen is None else seen)
-        return _Stream(self._leave, events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-
-    def _leave(self) -> None:
-        self._open -= 1
+        return _Stream(self, events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     def close(self) -> None:
         """End all streams, before the server stops."""
@@ -85,15 +85,15 @@ class ChangeStream:
 
 
 class _Stream(StreamingResponse):
-    """Stream that reports its end, even if it never started."""
+    """Stream that counts as open until its end, even if it never started."""
 
-    def __init__(self, ended: Callable[[], None], *args: Any, **options: Any) -> None:
+    def __init__(self, streams: ChangeStream, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._ended = ended
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until the client disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._ended()
+            self._streams.open -= 1

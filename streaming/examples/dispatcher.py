@@ -18,7 +18,7 @@ from collections import defaultdict
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -42,13 +42,6 @@ _READY_SECONDS = 60.0
 """Longest wait at the start, in seconds, for the updates topic to be read to its end."""
 
 
-class Subscriptions(Protocol):
-    """Source of the rows that receive a lite topic."""
-
-    def subscribers(self, parent: str, lite_topic: str) -> list[Row]:
-        """Return the rows that receive a lite topic."""
-
-
 class LeastRecentlyServed:
     """Rotation among subscribers that share their messages."""
 
@@ -70,19 +63,28 @@ class LeastRecentlyServed:
 
 
 class Dispatcher:
-    """Calls `deliver` once for each recipient of a message."""
+    """Calls `deliver` once for each recipient of a message.
+
+    Args:
+        subscribers: returns the rows that receive a lite topic of a parent.
+        rotation: rotation among subscribers that share their messages.
+        deliver: passes a message on to the subscriber of a row.
+    """
 
     def __init__(
-        self, subscriptions: Subscriptions, rotation: LeastRecentlyServed, deliver: Callable[[Row, Message], None]
+        self,
+        subscribers: Callable[[str, str], list[Row]],
+        rotation: LeastRecentlyServed,
+        deliver: Callable[[Row, Message], None],
     ) -> None:
-        self._subscriptions = subscriptions
+        self._subscribers = subscribers
         self._rotation = rotation
         self._deliver = deliver
 
     def recipients(self, parent: str, lite_topic: str) -> list[Row]:
         """Return the recipients of the next message of a lite topic."""
         sharing: dict[object, list[Row]] = defaultdict(list)
-        for row in self._subscriptions.subscribers(parent, lite_topic):
+        for row in self._subscribers(parent, lite_topic):
             counts_by_itself = row.part is not None and row.share is None
             sharing[row.subscriber if counts_by_itself else (row.group, row.part)].append(row)
         return [self._rotation.next(rows) for rows in sharing.values()]
@@ -142,18 +144,13 @@ class Inbox:
             self._failed.append((message.topic() or "", error))
 
 
-class MessageSource(NamedTuple):
-    """Consumer of the messages of parent topics, and the id of its group."""
-
-    consumer: Consumer
-    group_id: str
-
-
 def run(
-    source: MessageSource,
+    consumer: Consumer,
     subscriptions: SubscriptionClient,
     dispatcher: Dispatcher,
     inbox: Inbox,
+    *,
+    group_id: str,
     stop: threading.Event,
 ) -> None:
     """Dispatch until told to stop, and commit offsets after their messages are delivered.
@@ -163,7 +160,6 @@ def run(
         NotWritten: a message could not be written.
         TopicUnreadable: a parent topic cannot be read.
     """
-    consumer, group_id = source
     while not stop.is_set():
         if subscriptions.error is not None:
             raise subscriptions.error
@@ -172,17 +168,14 @@ def run(
             continue
         for message in (first, *consumer.consume(_MESSAGES_PER_COMMIT, 0)):
             error = message.error()
+            topic = message.topic()
+            if error is not None and (concerns_group(error) or topic is None):
+                raise TopicUnreadable(f"the group {group_id}: {reason(error, Grant('GROUP', group_id, 'READ'))}")
             if error is not None:
-                raise _unreadable(error, message.topic(), group_id)
+                raise TopicUnreadable(f"the topic {topic}: {reason(error, readable(topic or ''))}")
             dispatcher.dispatch(message)
         inbox.flush()
         consumer.commit(asynchronous=False)
-
-
-def _unreadable(error: KafkaError, topic: str | None, group_id: str) -> TopicUnreadable:
-    if concerns_group(error) or topic is None:
-        return TopicUnreadable(f"the group {group_id}: {reason(error, Grant('GROUP', group_id, 'READ'))}")
-    return TopicUnreadable(f"the topic {topic}: {reason(error, readable(topic))}")
 
 
 def _pairs(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -267,13 +260,8 @@ def main(
             _on_signals(stop.set)
             consumer.subscribe(list(parents))
             log.info("ready: %d rows", len(subscriptions.relation))
-            run(
-                MessageSource(consumer, group_id),
-                subscriptions,
-                Dispatcher(subscriptions, rotation, inbox),
-                inbox,
-                stop,
-            )
+            dispatcher = Dispatcher(subscriptions.subscribers, rotation, inbox)
+            run(consumer, subscriptions, dispatcher, inbox, group_id=group_id, stop=stop)
     except (ClientError, NotWritten, TopicUnreadable) as error:
         raise click.ClickException(str(error)) from error
     except KafkaException as error:

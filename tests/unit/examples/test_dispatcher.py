@@ -35,7 +35,7 @@ class Scene:
         self.rotation = LeastRecentlyServed()
         self.delivered: list[Delivered] = []
         self.dispatcher = Dispatcher(
-            self.relation, self.rotation, lambda row, _: self.delivered.append((row.client_id, row.part))
+            self.relation.subscribers, self.rotation, lambda row, _: self.delivered.append((row.client_id, row.part))
         )
         self.apply(*records)
 

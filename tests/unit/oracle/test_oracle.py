@@ -96,6 +96,7 @@ def batch(*events: Event, rows: set[str] | None = None, at: int = 0) -> Step:
 ABC_TOPICS = [created("a"), created("b"), created("d")]
 RED_AND_BLUE = [created("a", tags="red"), created("b", tags="blue")]
 MANY = 2_001
+EACH = "per-subscription"
 TWO_SHARDS = Routing({"p": 2})
 FIRST = [name for name in map("t{}".format, range(50)) if TWO_SHARDS.shard_of("p", name) == 0]
 SECOND = [name for name in map("t{}".format, range(50)) if TWO_SHARDS.shard_of("p", name) == 1]
@@ -174,52 +175,35 @@ CASES: dict[str, list[Step]] = {
     ],
     # Notations.
     "a notation says how entries are read and delivered": [
-        world(WILD, *NOTATION_TOPICS, replace("a__*"), rows={"c a__x"}),
-        world(WILD, *NOTATION_TOPICS, replace("a/#", "a.*", dialect="lite"), rows=set()),
-        world(
-            WILD,
-            *NOTATION_TOPICS,
-            replace("a__*", "*__*", dialect="lite", delivery="per-subscription"),
-            rows={"c a__x lite::*__*", "c a__x lite::a__*"},
-        ),
-        world(WILD, *NOTATION_TOPICS, replace("a/#", "a/+", dialect="mqtt"), rows={"c a/b"}),
-        world(
-            WILD, *NOTATION_TOPICS, replace("$share/s/a/#", "a/+", dialect="mqtt"), rows={"c a/b", "c a/b share:s/a/#"}
-        ),
-        world(
-            WILD,
-            *NOTATION_TOPICS,
-            replace("$share/s/a/#", "a/+", dialect="mqtt", delivery="per-subscription"),
-            rows={"c a/b mqtt::a/+", "c a/b share:s/a/#"},
-        ),
-        world(
-            WILD,
-            *NOTATION_TOPICS,
-            replace("$share/s/#", dialect="mqtt"),
-            rows={"c a.b share:s/#", "c a/b share:s/#", "c a__x share:s/#"},
-        ),
-        world(WILD, *NOTATION_TOPICS, replace("$s/#", dialect="mqtt"), rows={"c $s/x"}),
-        world(WILD, *NOTATION_TOPICS, replace("$share/s/a+", "+/#/c", dialect="mqtt"), rows=set()),
-        world(WILD, *NOTATION_TOPICS, replace("a.>", "$s/x", dialect="nats"), rows={"c $s/x", "c a.b"}),
-        world(
-            WILD, *NOTATION_TOPICS, replace("a.*", "a.b", dialect="wamp"), rows={"c a.b wamp::a.*", "c a.b wamp::a.b"}
-        ),
-        world(WILD, *NOTATION_TOPICS, replace("a.", dialect="wamp", policy="prefix"), rows={"c a.b wamp:prefix:a."}),
-        world(
-            WILD,
-            *NOTATION_TOPICS,
-            replace("a.", ".b", dialect="wamp", policy="wildcard"),
-            rows={"c a.b wamp:wildcard:.b", "c a.b wamp:wildcard:a."},
-        ),
-        world(
-            WILD,
-            *NOTATION_TOPICS,
-            replace("a.b", "a.*", dialect="wamp", policy="exact", delivery="per-client"),
-            rows={"c a.b"},
-        ),
-        world(WILD, *NOTATION_TOPICS, replace("a__*", dialect="amqp"), rows=set()),
-        world(WILD, *NOTATION_TOPICS, replace("a/b", dialect="mqtt", policy="exact"), rows=set()),
-        world(WILD, *NOTATION_TOPICS, replace("a__*", delivery="twice"), rows=set()),
+        world(WILD, *NOTATION_TOPICS, request, rows=rows)
+        for request, rows in (
+            (replace("a__*"), {"c a__x"}),
+            (replace("a/#", "a.*", dialect="lite"), set()),
+            (replace("a__*", "*__*", dialect="lite", delivery=EACH), {"c a__x lite::*__*", "c a__x lite::a__*"}),
+            (replace("a/#", "a/+", dialect="mqtt"), {"c a/b"}),
+            (replace("$share/s/a/#", "a/+", dialect="mqtt"), {"c a/b", "c a/b share:s/a/#"}),
+            (
+                replace("$share/s/a/#", "a/+", dialect="mqtt", delivery=EACH),
+                {"c a/b mqtt::a/+", "c a/b share:s/a/#"},
+            ),
+            (
+                replace("$share/s/#", dialect="mqtt"),
+                {"c a.b share:s/#", "c a/b share:s/#", "c a__x share:s/#"},
+            ),
+            (replace("$s/#", dialect="mqtt"), {"c $s/x"}),
+            (replace("$share/s/a+", "+/#/c", dialect="mqtt"), set()),
+            (replace("a.>", "$s/x", dialect="nats"), {"c $s/x", "c a.b"}),
+            (replace("a.*", "a.b", dialect="wamp"), {"c a.b wamp::a.*", "c a.b wamp::a.b"}),
+            (replace("a.", dialect="wamp", policy="prefix"), {"c a.b wamp:prefix:a."}),
+            (
+                replace("a.", ".b", dialect="wamp", policy="wildcard"),
+                {"c a.b wamp:wildcard:.b", "c a.b wamp:wildcard:a."},
+            ),
+            (replace("a.b", "a.*", dialect="wamp", policy="exact", delivery="per-client"), {"c a.b"}),
+            (replace("a__*", dialect="amqp"), set()),
+            (replace("a/b", dialect="mqtt", policy="exact"), set()),
+            (replace("a__*", delivery="twice"), set()),
+        )
     ],
     "a set may mix notations and partial remove takes from its own": [
         world(WILD, created("a"), created("a/b"), replace("a"), add("a", "a/+", dialect="mqtt")),
@@ -255,18 +239,13 @@ CASES: dict[str, list[Step]] = {
         batch({**UNBOUND, "parentTopic": "p"}, rows=set()),
     ],
     "wrong attributes leave the former ones": [
-        world(WILD, attributes(model="Single"), replace("*"), created("a"), rows={"c a"}),
-        world(WILD, attributes(quota="-2"), replace("*"), created("a"), rows={"c a"}),
-        world(WILD, attributes(quota="1.5"), replace("*"), created("a"), rows={"c a"}),
-        world(WILD, attributes(quota="many"), replace("*"), created("a"), rows={"c a"}),
-        world(WILD, attributes(parent=" "), replace("*"), created("a"), rows={"c a"}),
-        world(
-            WILD,
+        world(WILD, wrong, replace("*"), created("a"), rows={"c a"})
+        for wrong in (
+            attributes(model="Single"),
+            *(attributes(quota=value) for value in ("-2", "1.5", "many")),
+            attributes(parent=" "),
             {"group": "g", "attributes": {BIND_TOPIC: "p", WILDCARD: None}},
-            replace("*"),
-            created("a"),
-            rows={"c a"},
-        ),
+        )
     ],
     # Selectors.
     "a selector is held against the topics creation": [
@@ -298,56 +277,17 @@ CASES: dict[str, list[Step]] = {
         ),
     ],
     "only a valid request that may say one changes the selector": [
-        world(WILD, *RED_AND_BLUE, replace("*", version=2, selector=tag("red")), replace("**"), rows={"c a"}),
-        world(
-            WILD,
-            *RED_AND_BLUE,
-            replace("*", version=2, selector=tag("red")),
+        world(WILD, *RED_AND_BLUE, replace("*", version=2, selector=tag("red")), request, rows={"c a"})
+        for request in (
+            replace("**"),
             replace("**", selector=None),
-            rows={"c a"},
-        ),
-        world(
-            WILD,
-            *RED_AND_BLUE,
-            replace("*", version=2, selector=tag("red")),
             replace("**", client="d", selector=sql("size >")),
-            rows={"c a"},
-        ),
-        world(
-            WILD,
-            *RED_AND_BLUE,
-            replace("*", version=2, selector=tag("red")),
             replace("**", client="d", selector={"type": "XPATH", "expression": "//a"}),
-            rows={"c a"},
-        ),
-        world(
-            WILD,
-            *RED_AND_BLUE,
-            replace("*", version=2, selector=tag("red")),
-            replace("a*", selector=tag("blue")),
-            rows={"c a"},
-        ),  # nothing valid
-        world(
-            WILD,
-            *RED_AND_BLUE,
-            replace("*", version=2, selector=tag("red")),
-            replace("**", version=1, selector=tag("blue")),
-            rows={"c a"},
-        ),  # stale
-        world(
-            WILD,
-            *RED_AND_BLUE,
-            replace("*", version=2, selector=tag("red")),
+            replace("a*", selector=tag("blue")),  # nothing valid
+            replace("**", version=1, selector=tag("blue")),  # stale
             leave(client="d", selector=tag("blue")),
-            rows={"c a"},
-        ),
-        world(
-            WILD,
-            *RED_AND_BLUE,
-            replace("*", version=2, selector=tag("red")),
             replace("**", parent="q", selector=tag("blue")),
-            rows={"c a"},
-        ),
+        )
     ],
     "a bad selector refuses the whole request": [
         world(replace("a"), replace("b", selector=tag("||")), created("a"), created("b"), rows={"c a"}),

@@ -62,47 +62,6 @@ def assert_refused(result: Result, *said: str) -> None:
     assert [part for part in said if part not in result.output] == [], result.output
 
 
-def test_settings_have_these_defaults(run: Run, started: list[Settings]) -> None:
-    run(*NEEDED)
-    assert started[0].model_dump() == {
-        "bootstrap_servers": "broker:9092",
-        "checkpoint": "/checkpoint",
-        "topic_events": "lite-topic-events",
-        "subscription_events": "lite-subscription-events",
-        "group_events": "lite-group-events",
-        "clock": "lite-clock",
-        "updates": "lite-subscription-updates",
-        "dead_letters": "lite-dead-letters",
-        "answers": "lite-answers",
-        "shards": {},
-        "route_depth": 1,
-        "allow_inner_multi": False,
-        "shuffle_partitions": None,
-        "max_offsets_per_trigger": 100_000,
-        "trigger_interval_ms": 0,
-        "pace_cpu": 0.5,
-        "tick_interval_ms": 10_000,
-        "client_timeout_ms": 0,
-        "delivery": "exactly-once",
-        "max_value_bytes": 1_000_000,
-        "max_requests": 1_024,
-        "max_entries": 20_000,
-        "max_name_bytes": 16_384,
-        "state_cache_bytes": 1_073_741_824,
-        "rocksdb_bytes": 268_435_456,
-        "heap_bytes": None,
-        "cap_requests": False,
-        "accept_loss": False,
-        "master": None,
-        "groups": None,
-        "kafka_options": None,
-        "http": "127.0.0.1:9464",
-        "http_token_file": None,
-        "stall_seconds": 30,
-        "hang_seconds": 300,
-    }
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
