@@ -108,9 +108,6 @@ class SortedNames:
     def __len__(self) -> int:
         return len(self._names)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
-
     def add(self, name: str) -> None:
         """Add a name, if it is new."""
         if name not in self._names:
@@ -175,12 +172,11 @@ class SortedNames:
         return self._names.bisect_left(prefix), self._names.bisect_left(_behind(prefix))
 
 
-class _ParentNames:
+class _ParentNames(NamedTuple):
     """Names of the topics and subscribers of a parent."""
 
-    def __init__(self) -> None:
-        self.topics = SortedNames()
-        self.subscribers: SortedList = SortedList()
+    topics: SortedNames
+    subscribers: SortedList
 
 
 class LiveRelation:
@@ -225,10 +221,6 @@ class LiveRelation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop reading."""
         self._client.close()
 
     @property
@@ -246,16 +238,10 @@ class LiveRelation:
 
     def health(self) -> ReaderState:
         """Return the state of the reader."""
-        client = self._client
+        client, error = self._client, str(self._client.error or "")
         with self._lock:
             counts = self._rows, self._topics, self._subscribers, self._left_out
-        error = str(client.error or "")
         return ReaderState(client.ready, *counts, client.malformed, error, self.changes.last, client.trouble)
-
-    def parents(self) -> dict[str, int]:
-        """Return the number of topics of each parent, sorted by name."""
-        with self._lock:
-            return {name: len(names.topics) for name, names in self._names.items()}
 
     def parents_like(self, contains: str, start: int, size: int) -> Found[tuple[str, int]]:
         """Return a page of the parents whose name contains a string, with their numbers of topics."""
@@ -319,7 +305,7 @@ class LiveRelation:
         by_topic = rows.count_of_topic(parent, row.lite_topic)
         by_subscriber = rows.count_of_subscriber(row.subscriber)
         with self._lock:
-            names = self._names.setdefault(parent, _ParentNames())
+            names = self._names.setdefault(parent, _ParentNames(SortedNames(), SortedList()))
             key = (group, client, part or "")
             if change.op is Op.REMOVE:
                 self._rows -= 1

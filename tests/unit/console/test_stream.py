@@ -9,9 +9,9 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
-from streaming.console import stream as module
+from streaming.console import app as module
+from streaming.console.app import ChangeStream
 from streaming.console.live import LiveRelation
-from streaming.console.stream import ChangeStream
 from tests.support.processes import eventually
 from tests.support.simulated import Simulated
 from tests.support.update_records import add
