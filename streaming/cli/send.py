@@ -11,7 +11,7 @@ from streaming.cli.root import combined, main
 _ACTIONS = {
     "replace": "COMPLETE_ADD", "add": "PARTIAL_ADD", "remove": "PARTIAL_REMOVE", "leave": "COMPLETE_REMOVE"
 }  # fmt: skip
-"""Actions of requests by the options of this verb."""
+"""Actions of requests by the option of this verb. Other options are named like the fields of the records."""
 
 _sending_options = combined(
     click.option("--wait", "waits", is_flag=True, help="Wait until the job has read it, and show its updates."),
@@ -73,21 +73,14 @@ def _send(kind: str | None, record: dict[str, Any], text: bytes | None = None, *
 
 @send.command("topic")
 @click.argument("topic")
-@click.option("--parent", required=True, help="Parent topic.")
+@click.option("--parent", "parentTopic", required=True, help="Parent topic.")
 @click.option("--delete", is_flag=True, help="Announce its deletion instead of its creation.")
 @click.option("--tags", default=None, help="Its tag, for selectors.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; repeatable.")
-@click.option("--ttl-ms", type=int, default=None, help="Time to live in milliseconds.")
+@click.option("--ttl-ms", "ttlMs", type=int, default=None, help="Time to live in milliseconds.")
 @_sending_options
 def send_topic(
-    *,
-    topic: str,
-    parent: str,
-    delete: bool,
-    tags: str | None,
-    properties: tuple[str, ...],
-    ttl_ms: int | None,
-    **how: Any,
+    *, topic: str, delete: bool, properties: tuple[str, ...], waits: bool, as_json: bool, **fields: Any
 ) -> None:
     """Announce the creation or deletion of a lite topic.
 
@@ -95,22 +88,18 @@ def send_topic(
     Example:
       reexpand send topic eu__1__paid --parent orders --property region=eu
     """
-    record = {
-        "event": "DELETED" if delete else "CREATED",
-        "parentTopic": parent,
-        "liteTopic": topic,
-        "tags": tags,
-        "properties": _pairs(properties, "--property") or None,
-        "ttlMs": ttl_ms,
-    }
-    _send("topic", _without_none(record), **how)
+    event, pairs = "DELETED" if delete else "CREATED", _pairs(properties, "--property") or None
+    record = {"event": event, "liteTopic": topic, "properties": pairs, **fields}
+    _send("topic", _without_none(record), waits=waits, as_json=as_json)
 
 
 @send.command("subscription")
 @click.argument("entries", nargs=-1, metavar="[ENTRY]...")
-@click.option("--client", required=True, help="Id of the client.")
+@click.option("--client", "clientId", required=True, help="Id of the client.")
 @click.option("--group", required=True, help="Its group.")
-@click.option("--parent", default=None, help="Parent topic. Without it, `leave` ends the client on all its parents.")
+@click.option(
+    "--parent", "topic", default=None, help="Parent topic. Without it, `leave` ends the client on all its parents."
+)
 @click.option(
     "--action", type=click.Choice(list(_ACTIONS)), default="replace", show_default=True,
     help="Change of the client's set.",
@@ -124,8 +113,6 @@ def send_topic(
 def send_subscription(
     *,
     entries: tuple[str, ...],
-    client: str,
-    parent: str | None,
     action: str,
     sql: str | None,
     tag: str | None,
@@ -145,8 +132,6 @@ def send_subscription(
     kind, text = ("SQL92", sql) if sql is not None else ("TAG", tag)
     record = {
         "action": _ACTIONS[action],
-        "clientId": client,
-        "topic": parent,
         "liteTopicSet": None if action == "leave" else list(entries),
         "selector": None if text is None else {"type": kind, "expression": text},
         **fields,
