@@ -162,12 +162,7 @@ class Pairs:
 
     @classmethod
     def of(
-        cls,
-        hits: Hits,
-        subscribers: Sequence[SubscriberKey],
-        texts: Sequence[str],
-        *,
-        max_sort_key: int = MAX_SORT_KEY,
+        cls, hits: Hits, subscribers: Sequence[SubscriberKey], texts: Sequence[str], *, max_sort_key: int = MAX_SORT_KEY
     ) -> Self:
         """Return one pair for all hits of the same topic and subscriber.
 
@@ -211,13 +206,8 @@ class Pairs:
 
     def take(self, indices: Indices) -> Self:
         """Return the pairs at these indices, with the same tables."""
-        return type(self)(
-            self.rows[indices],
-            self.subscribers[indices],
-            self.patterns[indices],
-            self.subscriber_table,
-            self.pattern_table,
-        )
+        rows, subscribers, patterns = self.rows[indices], self.subscribers[indices], self.patterns[indices]
+        return type(self)(rows, subscribers, patterns, self.subscriber_table, self.pattern_table)
 
     def join(self, others: Self) -> Self:
         """Return these pairs and then the others; the topics are no longer in order."""
@@ -232,9 +222,8 @@ class Pairs:
     def without(self, others: Self) -> Self:
         """Return the pairs missing from `others`, whose rows number the same topics; patterns are not compared."""
         numbers = {subscriber: number for number, subscriber in enumerate(self.subscriber_table)}
-        theirs = np.array([numbers.get(subscriber, -1) for subscriber in others.subscriber_table], np.int64)[
-            others.subscribers
-        ]
+        theirs = np.array([numbers.get(subscriber, -1) for subscriber in others.subscriber_table], np.int64)
+        theirs = theirs[others.subscribers]
         known = theirs >= 0
         excluded = others.rows[known] * len(numbers) + theirs[known]
         return self.take(~np.isin(self.rows * len(numbers) + self.subscribers, excluded))
@@ -246,13 +235,16 @@ class Pairs:
 
     def indices_by_client(self) -> "dict[ClientKey, Ints]":
         """Return the indices of the pairs of each client, in order."""
-        clients: Interner[ClientKey] = Interner()
-        owners = np.array([clients[subscriber.client] for subscriber in self.subscriber_table], np.int64)[
-            self.subscribers
-        ]
+        clients, owners = self._owners()
         order = owners.argsort(kind="stable")
         parts = np.split(order, np.bincount(owners, minlength=len(clients)).cumsum()[:-1]) if len(clients) else []
         return dict(zip(clients.items_by_number, parts, strict=True))
+
+    def _owners(self) -> tuple[Interner[ClientKey], Ints]:
+        """Return numbers for the clients, and the number of the client of each pair."""
+        clients: Interner[ClientKey] = Interner()
+        numbers = np.array([clients[subscriber.client] for subscriber in self.subscriber_table], np.int64)
+        return clients, numbers[self.subscribers]
 
     def compacted(self) -> Self:
         """Return the pairs with smaller tables, of the referenced items only."""
@@ -268,10 +260,7 @@ class Pairs:
 
     def topics_by_client(self) -> dict[ClientKey, int]:
         """Return the number of topics of each client."""
-        clients: Interner[ClientKey] = Interner()
-        owners = np.array([clients[subscriber.client] for subscriber in self.subscriber_table], np.int64)[
-            self.subscribers
-        ]
+        clients, owners = self._owners()
         if len(clients) < len(self.subscriber_table):  # a client may have several subscribers for one topic
             owners = np.unique(self.rows * len(clients) + owners) % len(clients)
         counts = np.bincount(owners, minlength=len(clients))
