@@ -1,4 +1,4 @@
-"""Dialects `mqtt`, `nats` and `wamp` give the answers recorded from Mosquitto, nats-server and Crossbar.io."""
+"""Dialects give the answers recorded from RocketMQ, Mosquitto, nats-server and Crossbar.io."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from matcher.dialects.wamp import flaw_of_uri
 
 FOLDER = Path(__file__).parent / "vectors"
 VECTORS: dict[str, Any] = {
-    name: json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")) for name in ("mqtt", "nats", "wamp")
+    name: json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")) for name in ("lite", "mqtt", "nats", "wamp")
 }
 
 SHARE = "$share/"
@@ -20,25 +20,30 @@ SHARE = "$share/"
 
 
 def _without_shares(dialect: str, cases: list[Any]) -> list[Any]:
-    return [case for case in cases if not (dialect == "mqtt" and case[0].startswith(SHARE))]
+    return [case for case in cases if dialect != "mqtt" or not case[0].startswith(SHARE)]
 
 
+@pytest.mark.rule("unchecked-names")
+@pytest.mark.rule("lite-segments")
+@pytest.mark.rule("lite-wildcards")
+@pytest.mark.rule("invalid-pattern")
 @pytest.mark.rule("mqtt-wildcards")
 @pytest.mark.rule("mqtt-hidden")
 @pytest.mark.rule("nats")
-@pytest.mark.parametrize("dialect", ["mqtt", "nats"])
+@pytest.mark.parametrize("dialect", ["lite", "mqtt", "nats"])
 def test_matches(dialect: str) -> None:
-    """Each (pattern, topic) pair matches or not, as recorded."""
-    cases = _without_shares(dialect, VECTORS[dialect]["match"])
+    """Each (pattern, topic) pair matches or not, as recorded; missing arguments match nothing."""
+    cases = _without_shares(dialect, [*VECTORS[dialect]["match"], *VECTORS[dialect].get("null_match", ())])
     assert [case for case in cases if matcher.matches(case[0], case[1], dialect) is not case[2]] == []
 
 
+@pytest.mark.rule("lite-invalid")
 @pytest.mark.rule("mqtt-wildcards")
 @pytest.mark.rule("nats")
-@pytest.mark.parametrize("dialect", ["mqtt", "nats"])
+@pytest.mark.parametrize("dialect", ["lite", "mqtt", "nats"])
 def test_is_valid(dialect: str) -> None:
-    """Each pattern is valid or not, as recorded."""
-    cases = _without_shares(dialect, VECTORS[dialect]["validate"])
+    """Each pattern is valid or not, as recorded; a missing one is not."""
+    cases = _without_shares(dialect, [*VECTORS[dialect]["validate"], *VECTORS[dialect].get("null_validate", ())])
     assert [case for case in cases if matcher.is_valid(case[0], dialect) is not case[1]] == []
 
 
@@ -56,7 +61,7 @@ def test_nats_literal_subjects() -> None:
     assert [case for case in cases if Nats().is_literal(case[0]) is not case[1]] == []
 
 
-@pytest.mark.parametrize("dialect", ["mqtt", "nats"])
+@pytest.mark.parametrize("dialect", ["lite", "mqtt", "nats"])
 def test_expand(dialect: str) -> None:
     """The union of several patterns is the recorded one, in the recorded order."""
     shared = SHARE if dialect == "mqtt" else None
@@ -102,7 +107,7 @@ def test_wamp_expand() -> None:
         assert matcher.expand(patterns, case["topics"], "wamp") == case["result"]
 
 
-@pytest.mark.parametrize("dialect", ["mqtt", "nats", "wamp"])
+@pytest.mark.parametrize("dialect", ["lite", "mqtt", "nats", "wamp"])
 def test_indexes_agree_with_the_pairs(dialect: str) -> None:
     """Both indexes, filled with everything at once, give the recorded answer for each recorded pair."""
     patterns: matcher.PatternIndex[str] = matcher.PatternIndex(dialect)

@@ -156,9 +156,10 @@ def forged(index: FlatPatterns | FlatTopics, part: str, name: str, value: Any) -
     return dump(facts, arrays)
 
 
-@pytest.mark.parametrize(
-    ("part", "name", "value"),
-    [
+PATTERN_INDEX = FlatPatterns(["a__*", "b__**", "**__b"], allow_inner_multi=True, salt=b"salt")
+TOPIC_INDEX = FlatTopics(["a__é", "b"])
+FORGED: list[tuple[FlatPatterns | FlatTopics, list[tuple[str, str, Any]]]] = [
+    (PATTERN_INDEX, [
         ("fact", "dialect", "stomp"),
         ("fact", "dialect", ["nats"]),
         ("fact", "size", 4),
@@ -188,18 +189,8 @@ def forged(index: FlatPatterns | FlatTopics, part: str, name: str, value: Any) -
         ("array", "first_numbers", [0, 2, 2]),
         ("array", "texts", []),
         ("array", "lengths", [1, -1]),
-    ],
-)
-def test_forged_patterns_are_refused(part: str, name: str, value: Any) -> None:
-    """Parts that contradict one another are found when the bytes are opened, whatever the checksum says."""
-    index = FlatPatterns(["a__*", "b__**", "**__b"], allow_inner_multi=True, salt=b"salt")
-    with pytest.raises(CorruptIndex):
-        FlatPatterns.from_bytes(forged(index, part, name, value))
-
-
-@pytest.mark.parametrize(
-    ("part", "name", "value"),
-    [
+    ]),
+    (TOPIC_INDEX, [
         ("fact", "dialect", None),
         ("fact", "dialect", {}),
         ("fact", "allow_inner_multi", "yes"),
@@ -215,19 +206,18 @@ def test_forged_patterns_are_refused(part: str, name: str, value: Any) -> None:
         ("array", "kinds", []),
         ("array", "bounds", [0, 9, 2, 3]),
         ("array", "places", []),
-    ],
+    ]),
+    (FlatTopics(["é__"]), [("array", "lengths", [1, 1])]),  # half a character
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("index", "part", "name", "value"), [(index, *change) for index, changes in FORGED for change in changes]
 )
-def test_forged_topics_are_refused(part: str, name: str, value: Any) -> None:
-    """The same for topics."""
-    index = FlatTopics(["a__é", "b"])
+def test_a_forged_index_is_refused(index: FlatPatterns | FlatTopics, part: str, name: str, value: Any) -> None:
+    """Parts that contradict one another are found when the bytes are opened, whatever the checksum says."""
     with pytest.raises(CorruptIndex):
-        FlatTopics.from_bytes(forged(index, part, name, value))
-
-
-def test_half_a_character_is_refused() -> None:
-    """Each segment is a text by itself, not only all of them together."""
-    with pytest.raises(CorruptIndex):
-        FlatTopics.from_bytes(forged(FlatTopics(["é__"]), "array", "lengths", [1, 1]))
+        type(index).from_bytes(forged(index, part, name, value))
 
 
 @pytest.mark.parametrize(

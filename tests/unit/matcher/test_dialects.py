@@ -1,4 +1,6 @@
-"""Dialects `mqtt`, `nats` and `wamp`: what the recorded vectors cannot say."""
+"""Dialects: what the recorded vectors cannot say."""
+
+import pickle
 
 import pytest
 
@@ -8,6 +10,15 @@ from matcher.dialects.wamp import POLICIES
 
 INVALID = [
     # dialect, pattern, position, segment, part of the reason
+    ("lite", "", 0, 1, "empty"),
+    ("lite", "pay__", 5, 2, "empty"),
+    ("lite", "__pay", 0, 1, "empty"),
+    ("lite", "pay____refund", 5, 2, "empty"),
+    ("lite", "pay*", 3, 1, "next to other characters"),
+    ("lite", "a__b__x*y", 7, 3, "next to other characters"),
+    ("lite", "***", 0, 1, "next to other characters"),
+    ("lite", "a__**__b", 3, 2, "not the last"),
+    ("lite", "**__**", 0, 1, "not the last"),
     ("mqtt", "", 0, 1, "empty"),
     ("mqtt", "a/b+", 3, 2, "'+' is next to"),
     ("mqtt", "a/#b", 2, 2, "'#' is next to"),
@@ -16,6 +27,16 @@ INVALID = [
     ("mqtt", "a/\ud800", 2, 2, "surrogate"),
     ("mqtt", "x" * 65_536, 65_535, 1, "longer"),
     ("mqtt", "é" * 32_768, 32_767, 1, "longer"),
+    ("mqtt", "$share/", 7, 2, "a share without a name"),
+    ("mqtt", "$share//t", 7, 2, "a share without a name"),
+    ("mqtt", "$share/g", 8, 2, "a share without a topic filter"),
+    ("mqtt", "$share/g/", 9, 3, "a share without a topic filter"),
+    ("mqtt", "$share/a+/t", 8, 2, "'+' in the name of a share"),
+    ("mqtt", "$share/#", 7, 2, "'#' in the name of a share"),
+    ("mqtt", "$share/g/$share/h/t", 9, 3, "a share within a share"),
+    ("mqtt", "$share/g/a/#/b", 11, 4, "'#' is not the last level"),
+    ("mqtt", "$share/g/a/b+", 12, 4, "'+' is next to other characters in 'b+'"),
+    ("mqtt", "$share/g/a\0", 10, 3, "NUL"),
     ("nats", "", 0, 1, "empty"),
     ("nats", "foo..bar", 4, 2, "empty"),
     ("nats", "foo.b r", 5, 2, "blank"),
@@ -56,14 +77,42 @@ WAMP_TOPICS = [
 ]
 
 
+@pytest.mark.rule("lite-invalid")
 @pytest.mark.rule("mqtt-length")
+@pytest.mark.rule("mqtt-shares")
 @pytest.mark.parametrize(("dialect", "pattern", "position", "segment", "reason"), INVALID)
 def test_an_invalid_pattern_is_explained(dialect: str, pattern: str, position: int, segment: int, reason: str) -> None:
-    """The error names the place and the reason."""
+    """The error names the place, the reason and the remedy; the pattern matches nothing, not even an equal topic."""
     with pytest.raises(matcher.InvalidPattern) as caught:
         matcher.validate(pattern, dialect)
-    assert (caught.value.position, caught.value.segment) == (position, segment)
-    assert reason in caught.value.reason
+    error = caught.value
+    assert (error.pattern, error.position, error.segment) == (pattern, position, segment)
+    assert reason in error.reason
+    assert error.hint
+    assert f"segment {segment} (character {position})" in str(error)
+    assert dialect == "wamp" or not matcher.matches(pattern, pattern, dialect), "WAMP validates on request only"
+
+
+def test_a_missing_pattern_is_invalid() -> None:
+    with pytest.raises(matcher.InvalidPattern, match="missing"):
+        matcher.validate(None)
+
+
+def test_errors_are_short_and_survive_pickling() -> None:
+    with pytest.raises(matcher.InvalidPattern) as caught:
+        matcher.validate("a" * 100_000 + "*")
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
+    assert (str(copy), copy.position) == (str(caught.value), 100_000)
+    assert len(str(copy)) < 500
+
+
+@pytest.mark.rule("inner-multi")
+@pytest.mark.parametrize("pattern", ["a__**__z", "**__z", "**__**", "**__*__**", "a__**__b__**__c", "**__a__b__**"])
+def test_inner_multi_is_refused_without_the_opt_in(pattern: str) -> None:
+    """By default `**` before the end is an invalid pattern and matches nothing."""
+    assert not matcher.is_valid(pattern)
+    assert not matcher.matches(pattern, pattern)
+    assert matcher.is_valid(pattern, allow_inner_multi=True)
 
 
 @pytest.mark.parametrize(("dialect", "topic", "position", "segment", "reason"), INVALID_TOPICS)
@@ -118,23 +167,12 @@ def test_the_longest_prefix_comes_first() -> None:
     assert index.match("com.myapp.a.b") == ["com.myapp.a", "com.myapp", "com.my", "com.m", "com", ""]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "policy"), [("com.my", "prefix"), ("", "prefix"), ("com..x", "wildcard"), ("com", "exact")]
-)
-def test_removing_leaves_nothing_behind(pattern: str, policy: str) -> None:
-    """After the last subscription is gone, the index is as it was when new."""
-    index: matcher.PatternIndex[int] = matcher.PatternIndex("wamp")
-    index.add(pattern, 1, policy=policy)
-    assert index.remove(pattern, 1, policy=policy)
-    assert not index.remove(pattern, 1, policy=policy)
-    assert not index._exact
-    assert index._trie.is_empty
-    assert index._prefixes.is_empty
-    assert index._prefix_count == 0
-
-
-def test_unknown_options_are_refused() -> None:
-    """A policy or an opt-in that a dialect lacks is an error of the caller."""
+def test_unknown_names_and_options_are_refused() -> None:
+    """A dialect, a policy or an opt-in that does not exist is an error of the caller."""
+    with pytest.raises(matcher.UnknownDialect, match="use one of lite, mqtt, nats, wamp"):
+        matcher.matches("a", "a", "light")
+    with pytest.raises(matcher.UnsupportedOption, match="no match policies"):
+        matcher.matches("a", "a", policy="prefix")
     with pytest.raises(matcher.UnsupportedOption, match="use one of exact, prefix, wildcard"):
         matcher.matches("a", "a", "wamp", policy="regex")
     for dialect in ("mqtt", "nats", "wamp"):
@@ -160,32 +198,6 @@ def test_unknown_options_are_refused() -> None:
 def test_shared_subscriptions(text: str, expected: tuple[str, str] | None) -> None:
     """A shared subscription names a group without wildcards and a filter."""
     assert shared(text) == expected
-
-
-@pytest.mark.rule("mqtt-shares")
-@pytest.mark.parametrize(
-    ("text", "position", "reason"),
-    [
-        ("$share/", 7, "a share without a name"),
-        ("$share//t", 7, "a share without a name"),
-        ("$share/g", 8, "a share without a topic filter"),
-        ("$share/g/", 9, "a share without a topic filter"),
-        ("$share/a+/t", 8, "'+' in the name of a share"),
-        ("$share/#", 7, "'#' in the name of a share"),
-        ("$share/g/$share/h/t", 9, "a share within a share"),
-        ("$share/g/a/#/b", 11, "'#' is not the last level"),
-        ("$share/g/a/b+", 12, "'+' is next to other characters in 'b+'"),
-        ("$share/g/a\0", 10, "NUL"),
-    ],
-)
-def test_a_malformed_share_is_invalid(text: str, position: int, reason: str) -> None:
-    """With the place in the whole text; it matches nothing, not even an equal topic."""
-    with pytest.raises(matcher.InvalidPattern) as caught:
-        matcher.validate(text, "mqtt")
-    assert (caught.value.position, caught.value.reason) == (position, reason)
-    assert caught.value.segment == text.count("/", 0, position) + 1
-    assert caught.value.hint
-    assert not matcher.matches(text, text, "mqtt")
 
 
 @pytest.mark.parametrize("text", ["$share", "$shared/g", "$Share/", "share/", "/$share/g", "$queue/a"])
