@@ -213,12 +213,6 @@ def test_groups(
     ]
 
 
-def test_what_is_told_of_a_group_is_a_valid_group_event() -> None:
-    bucket = Bucket(bind("p"), bind("q"))
-    ((_, record),) = bucket.outcome.records
-    assert parse_group_event(record.value) == GroupEvent("g", {}, "p", place(1), "q")
-
-
 def test_a_group_that_is_bound_is_told_to_the_parents_on_which_its_clients_ask() -> None:
     """Parents of other groups' clients are not notified, nor is its own parent."""
     bucket = Bucket(request("p"), request("q"), request("r", client="d"), request("s", group="h"))
@@ -262,23 +256,6 @@ def test_a_client_that_leaves_everywhere_is_ended_where_it_has_asked() -> None:
     assert bucket.then(leaves("", version=7)) == [client_end("p", 4, version=7), client_end("q", 4, version=7)]
     assert [(stream, record.key) for stream, record in bucket.outcome.records] == [(Stream.SUBSCRIPTIONS, b"g")] * 2
     assert bucket.outcome.ignored == {}
-
-
-def test_what_is_written_of_a_client_is_a_valid_request() -> None:
-    bucket = Bucket(request("p"))
-    bucket.then(leaves(""))
-    ((_, record),) = bucket.outcome.records
-    assert parse_subscription(record.value) == SubscriptionRequest(
-        "p",
-        "g",
-        "c",
-        Action.COMPLETE_REMOVE,
-        (),
-        as_of=place(1),
-        ends={"literal": End(place(1)), "wildcard": End(place(1))},
-        through=place(1),
-        later_count=0,
-    )
 
 
 @pytest.mark.rule("end-on-all-parents")
@@ -579,9 +556,15 @@ def test_time_does_not_go_back() -> None:
     assert bucket.then(Alarm("p", 0, 4_500)) == [wakes(5_000)]
 
 
-def test_what_wakes_a_shard_is_a_valid_record_of_the_clock() -> None:
-    bucket = Bucket(Tick(5_000), Alarm("p", 1, 1))
-    ((stream, record),) = bucket.outcome.records
+def test_what_is_written_is_valid_input() -> None:
+    """Of a group, of a client, of a shard to wake, and of one that asks for it."""
+    ((_, record),) = Bucket(bind("p"), bind("q")).outcome.records
+    assert parse_group_event(record.value) == GroupEvent("g", {}, "p", place(1), "q")
+    ((_, record),) = Bucket(request("p"), leaves("")).outcome.records
+    assert parse_subscription(record.value) == read_back("p", 1)._replace(
+        entries=(), ends=dict.fromkeys(("literal", "wildcard"), End(place(1))), later_count=0
+    )
+    ((stream, record),) = Bucket(Tick(5_000), Alarm("p", 1, 1)).outcome.records
     assert (stream, record.key, parse_clock(record.value)) == (Stream.CLOCK, b"p", Wake("p", 1, 5_000))
     wanted = alarm("p", 1, 7)
     assert (wanted.key, parse_clock(wanted.value)) == (b"p", Alarm("p", 1, 7))

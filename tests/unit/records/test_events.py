@@ -46,7 +46,6 @@ from tests.support.builders import created, deleted, group_json, request_json, t
 
 Parser = Callable[[bytes | None], Event]
 
-PARSERS: list[Parser] = [parse_topic_event, parse_subscription, parse_group_event, parse_clock]
 INT64 = 2**63
 TWICE = b'{"event":"CREATED","parentTopic":"p","liteTopic":"first","liteTopic":"last"}'
 SURROGATE_PAIR = b'{"event":"CREATED","parentTopic":"p","liteTopic":"\\ud83d\\ude00"}'
@@ -119,14 +118,6 @@ INVALID_TOPICS: list[tuple[bytes, Reason, list[str]]] = [
     (topic_json(tags="x", properties={"k" * MAX_DETAILS: ""}), Reason.OUT_OF_RANGE, ["tags and properties"]),
     (topic_json(properties={"k": "v" * MAX_DETAILS}), Reason.OUT_OF_RANGE, ["tags and properties"]),
 ]
-
-
-@pytest.mark.rule("duplicate-fields")
-@pytest.mark.rule("ttl-range")
-@pytest.mark.parametrize(("payload", "reason", "said"), INVALID_TOPICS)
-def test_an_invalid_topic_event(payload: bytes, reason: Reason, said: list[str]) -> None:
-    """The message names the field, what is wrong with it and what it must be."""
-    _assert_rejected(parse_topic_event, payload, reason, said)
 
 
 PLAIN_TOPICS = [
@@ -284,12 +275,63 @@ def test_a_valid_subscription(payload: bytes, changed: dict[str, Any]) -> None:
     assert (request.notation is LITE) is (request.notation == LITE), "states tell the default by identity"
 
 
-@pytest.mark.rule("blank-names")
-@pytest.mark.rule("unknown-dialect")
-@pytest.mark.rule("invalid-selector")
 @pytest.mark.parametrize(
-    ("payload", "reason", "said"),
+    ("payload", "event"),
     [
+        (group_json(), GroupEvent("g", {BIND_TOPIC: "p", WILDCARD: "true"}, "p", None)),
+        (
+            group_json(attributes={BIND_TOPIC: "p", "a": True, "b": False, "c": 5}),
+            GroupEvent("g", {BIND_TOPIC: "p", "a": "true", "b": "false", "c": "5"}, "p", None),
+        ),
+        (group_json(parentTopic="q"), GroupEvent("g", {BIND_TOPIC: "p", WILDCARD: "true"}, "p", None)),
+        (group_json(attributes={}), GroupEvent("g", {}, None, None)),
+        (group_json(attributes={}, parentTopic="p"), GroupEvent("g", {}, "p", None)),
+        (
+            group_json(attributes={}, parentTopic="p", supersededBy=[1, 2, 3]),
+            GroupEvent("g", {}, "p", Place(1, 2, 3)),
+        ),
+        (
+            group_json(attributes={}, parentTopic="p", supersededBy=[1, 2, 3], boundTo="q"),
+            GroupEvent("g", {}, "p", Place(1, 2, 3), "q"),
+        ),
+        *(
+            (
+                group_json(attributes={BIND_TOPIC: "p", key: value}),
+                GroupEvent("g", {BIND_TOPIC: "p", key: str(value)}, "p"),
+            )
+            for key, value in [
+                (MODEL, "Shared"),
+                (MODEL, "eXCLUSIVE"),
+                (QUOTA, "0"),
+                (QUOTA, 7),
+                (QUOTA, "-1"),
+                (QUOTA, "9" * 18),
+            ]
+        ),
+    ],
+)
+def test_a_valid_group_event_is_parsed(payload: bytes, event: GroupEvent) -> None:
+    """Attributes become strings, whatever their JSON type; the bound topic is the parent."""
+    assert parse_group_event(payload) == event
+
+
+@pytest.mark.parametrize(
+    ("payload", "event"),
+    [
+        (tick_json(), Tick(5_000)),
+        (tick_json(tick=0), Tick(0)),
+        (tick_json(tick=..., alarm=7, parentTopic="p", shard=2), Alarm("p", 2, 7)),
+        (tick_json(tick=..., wake=7, parentTopic="p", shard=0), Wake("p", 0, 7)),
+    ],
+)
+def test_a_valid_record_of_the_clock_is_parsed(payload: bytes, event: Event) -> None:
+    assert parse_clock(payload) == event
+    assert type(parse_clock(payload)) is type(event)
+
+
+INVALID: dict[Parser, list[tuple[bytes, Reason, list[str]]]] = {
+    parse_topic_event: INVALID_TOPICS,
+    parse_subscription: [
         (request_json(action=...), Reason.MISSING_FIELD, ["action is missing"]),
         (request_json(action="complete_add"), Reason.UNKNOWN_ACTION, ['"complete_add"', *Action.__members__]),
         (request_json(clientId=...), Reason.MISSING_FIELD, ["clientId is missing"]),
@@ -339,57 +381,7 @@ def test_a_valid_subscription(payload: bytes, changed: dict[str, Any]) -> None:
         (option(type="OFFSET", value="7"), Reason.WRONG_TYPE, ["value must be a whole number, not a string"]),
         (b'{"subscriptionSet":{}}', Reason.WRONG_TYPE, ["subscriptionSet must be an array of objects"]),
     ],
-)
-def test_an_invalid_subscription(payload: bytes, reason: Reason, said: list[str]) -> None:
-    """The message names the field, what is wrong with it and what it must be."""
-    _assert_rejected(parse_subscription, payload, reason, said)
-
-
-@pytest.mark.parametrize(
-    ("payload", "event"),
-    [
-        (group_json(), GroupEvent("g", {BIND_TOPIC: "p", WILDCARD: "true"}, "p", None)),
-        (
-            group_json(attributes={BIND_TOPIC: "p", "a": True, "b": False, "c": 5}),
-            GroupEvent("g", {BIND_TOPIC: "p", "a": "true", "b": "false", "c": "5"}, "p", None),
-        ),
-        (group_json(parentTopic="q"), GroupEvent("g", {BIND_TOPIC: "p", WILDCARD: "true"}, "p", None)),
-        (group_json(attributes={}), GroupEvent("g", {}, None, None)),
-        (group_json(attributes={}, parentTopic="p"), GroupEvent("g", {}, "p", None)),
-        (
-            group_json(attributes={}, parentTopic="p", supersededBy=[1, 2, 3]),
-            GroupEvent("g", {}, "p", Place(1, 2, 3)),
-        ),
-        (
-            group_json(attributes={}, parentTopic="p", supersededBy=[1, 2, 3], boundTo="q"),
-            GroupEvent("g", {}, "p", Place(1, 2, 3), "q"),
-        ),
-        *(
-            (
-                group_json(attributes={BIND_TOPIC: "p", key: value}),
-                GroupEvent("g", {BIND_TOPIC: "p", key: str(value)}, "p"),
-            )
-            for key, value in [
-                (MODEL, "Shared"),
-                (MODEL, "eXCLUSIVE"),
-                (QUOTA, "0"),
-                (QUOTA, 7),
-                (QUOTA, "-1"),
-                (QUOTA, "9" * 18),
-            ]
-        ),
-    ],
-)
-def test_a_valid_group_event_is_parsed(payload: bytes, event: GroupEvent) -> None:
-    """Attributes become strings, whatever their JSON type; the bound topic is the parent."""
-    assert parse_group_event(payload) == event
-
-
-@pytest.mark.rule("invalid-attributes")
-@pytest.mark.rule("missing-binding")
-@pytest.mark.parametrize(
-    ("payload", "reason", "said"),
-    [
+    parse_group_event: [
         (group_json(group=...), Reason.MISSING_FIELD, ["group is missing"]),
         (group_json(group=""), Reason.BLANK_NAME, ["group is blank"]),
         (group_json(attributes=...), Reason.MISSING_FIELD, ["attributes is missing", "{} deletes"]),
@@ -420,29 +412,7 @@ def test_a_valid_group_event_is_parsed(payload: bytes, event: GroupEvent) -> Non
             ]
         ),
     ],
-)
-def test_an_invalid_group_event(payload: bytes, reason: Reason, said: list[str]) -> None:
-    """The message names the field, what is wrong with it and what it must be."""
-    _assert_rejected(parse_group_event, payload, reason, said)
-
-
-@pytest.mark.parametrize(
-    ("payload", "event"),
-    [
-        (tick_json(), Tick(5_000)),
-        (tick_json(tick=0), Tick(0)),
-        (tick_json(tick=..., alarm=7, parentTopic="p", shard=2), Alarm("p", 2, 7)),
-        (tick_json(tick=..., wake=7, parentTopic="p", shard=0), Wake("p", 0, 7)),
-    ],
-)
-def test_a_valid_record_of_the_clock_is_parsed(payload: bytes, event: Event) -> None:
-    assert parse_clock(payload) == event
-    assert type(parse_clock(payload)) is type(event)
-
-
-@pytest.mark.parametrize(
-    ("payload", "reason", "said"),
-    [
+    parse_clock: [
         (tick_json(tick=...), Reason.MISSING_FIELD, ["wake is missing"]),
         (tick_json(tick="now"), Reason.WRONG_TYPE, ["tick must be a whole number, not a string"]),
         (tick_json(tick=INT64), Reason.OUT_OF_RANGE, ["tick"]),
@@ -452,13 +422,25 @@ def test_a_valid_record_of_the_clock_is_parsed(payload: bytes, event: Event) -> 
         (tick_json(tick=..., wake=7, parentTopic="p"), Reason.MISSING_FIELD, ["shard is missing"]),
         (tick_json(tick=..., wake=7, parentTopic="p", shard=0.5), Reason.WRONG_TYPE, ["shard must be a whole number"]),
     ],
+}
+
+
+@pytest.mark.rule("duplicate-fields")
+@pytest.mark.rule("ttl-range")
+@pytest.mark.rule("blank-names")
+@pytest.mark.rule("unknown-dialect")
+@pytest.mark.rule("invalid-selector")
+@pytest.mark.rule("invalid-attributes")
+@pytest.mark.rule("missing-binding")
+@pytest.mark.parametrize(
+    ("parse", "payload", "reason", "said"), [(parse, *case) for parse, cases in INVALID.items() for case in cases]
 )
-def test_an_invalid_record_of_the_clock_is_rejected(payload: bytes, reason: Reason, said: list[str]) -> None:
+def test_invalid_records(parse: Parser, payload: bytes, reason: Reason, said: list[str]) -> None:
     """The message names the field, what is wrong with it and what it must be."""
-    _assert_rejected(parse_clock, payload, reason, said)
+    _assert_rejected(parse, payload, reason, said)
 
 
-@pytest.mark.parametrize("parse", PARSERS)
+@pytest.mark.parametrize("parse", INVALID)
 @pytest.mark.parametrize(
     ("payload", "reason", "said"),
     [
