@@ -3,7 +3,6 @@
 Leases are packed for clients in no session, because they are kept for a week. Indexes find the expired ones.
 """
 
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -17,8 +16,7 @@ from streaming.records.model import End, Place
 from streaming.records.subscribers import ClientKey
 from streaming.state.notes import Versions
 from streaming.storage.journal import Journal, overlay
-
-_LEASES_PER_BUCKET: Final = 16
+from streaming.storage.packed import Packed
 
 _PRESENT_STEP_MS: Final = 10_000
 _ABSENT_STEP_MS: Final = 600_000
@@ -50,77 +48,9 @@ def lease_of(
     return ClientLease(parents, Place(*place), found)
 
 
-class Leases(MutableMapping[ClientKey, ClientLease]):
-    """Leases by client: objects for clients in session, small packed buckets for the others."""
-
-    def __init__(self) -> None:
-        self._present: dict[ClientKey, ClientLease] = {}
-        self._packed: list[bytes] = [b""]
-        self._absent = 0
-
-    def __len__(self) -> int:
-        return len(self._present) + self._absent
-
-    def __iter__(self) -> Iterator[ClientKey]:
-        yield from self._present
-        yield from sorted(key for number in range(len(self._packed)) for key in self._bucket(number))
-
-    def __getitem__(self, key: ClientKey) -> ClientLease:
-        found = self._present.get(key)
-        return lease_of(*self._bucket(self._number(key))[key]) if found is None else found
-
-    def __setitem__(self, key: ClientKey, lease: ClientLease) -> None:
-        if lease.parents:
-            if key not in self._present:
-                self._change(key, None)
-            self._present[key] = lease
-        else:
-            self._present.pop(key, None)
-            self._change(key, lease)
-
-    def __delitem__(self, key: ClientKey) -> None:
-        if key in self._present:
-            del self._present[key]
-        elif key in self:
-            self._change(key, None)
-        else:
-            raise KeyError(key)
-
-    @property
-    def present(self) -> int:
-        """Number of the clients that may be in session."""
-        return len(self._present)
-
-    def _number(self, key: ClientKey) -> int:
-        return zlib.crc32(msgpack.packb(key)) % len(self._packed)
-
-    def _bucket(self, number: int) -> dict[ClientKey, Any]:
-        data = self._packed[number]
-        return {ClientKey(*key): lease for key, lease in msgpack.unpackb(data, use_list=False)} if data else {}
-
-    def _change(self, key: ClientKey, lease: ClientLease | None) -> None:
-        """Pack a lease, or remove it from where it is packed."""
-        number = self._number(key)
-        bucket = self._bucket(number)
-        before = len(bucket)
-        bucket.pop(key, None)
-        if lease is not None:
-            bucket[key] = lease
-        if before or bucket:
-            self._packed[number] = _packed(bucket)
-            self._absent += len(bucket) - before
-        if self._absent > _LEASES_PER_BUCKET * len(self._packed):
-            packed = [each for number in range(len(self._packed)) for each in self._bucket(number).items()]
-            self._packed = [b""] * (2 * len(self._packed))
-            divided: list[dict[ClientKey, Any]] = [{} for _ in self._packed]
-            for absent, fields in packed:
-                divided[self._number(absent)][absent] = fields
-            self._packed = list(map(_packed, divided))
-
-
-def _packed(bucket: Mapping[ClientKey, Any]) -> bytes:
-    data: bytes = msgpack.packb(list(bucket.items())) if bucket else b""
-    return data
+def new_leases() -> Packed[ClientLease]:
+    """Return leases without any client."""
+    return Packed(lambda _, lease: not lease.parents, lambda fields: lease_of(*fields))
 
 
 class LastRequests:
@@ -278,7 +208,7 @@ class CoordinatorState:
     """
 
     bindings: dict[str, GroupBinding] = field(default_factory=dict)
-    leases: MutableMapping[ClientKey, ClientLease] = field(default_factory=Leases)
+    leases: MutableMapping[ClientKey, ClientLease] = field(default_factory=new_leases)
     alarms: dict[int, frozenset[tuple[str, int]]] = field(default_factory=dict)
     clock: int = 0
     pending: dict[PendingKey, PendingEnd] = field(default_factory=dict)
@@ -294,8 +224,8 @@ class CoordinatorState:
     @property
     def clients(self) -> int:
         """Number of clients in session; others are remembered for their versions."""
-        if isinstance(self.leases, Leases):
-            return self.leases.present
+        if isinstance(self.leases, Packed):
+            return len(self.leases.present)
         return sum(bool(lease.parents) for lease in self.leases.values())
 
     def memory_bytes(self, text_bytes: int) -> int:

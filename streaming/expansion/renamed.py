@@ -23,7 +23,7 @@ FORMAT_WITH_FILTERS = 6
 
 def has_shares(state: ShardState) -> bool:
     """Return True if a client or a backfill of a shard has an MQTT shared subscription."""
-    blocks = [block for client in state.clients.values() for block in client.wildcard.blocks]
+    blocks = [block for client in state.clients.present.values() for block in client.wildcard.blocks]
     blocks += [block for backfill in state.backfills.values() for block in backfill.before.blocks]
     return any(block.notation.dialect == MQTT and any(map(shared, block.entries)) for block in blocks)
 

@@ -188,9 +188,9 @@ class ShardView(Roster):
         return None if self.policy(key.group).exclusive else self.state.held(key)
 
     def clients_of(self, group: str) -> Iterator[ClientKey]:
-        """Yield the clients of a group, new ones included."""
-        stored = self.state.clients
-        yield from self.state.clients_of(group)
+        """Yield the clients of a group that are in session before or after the micro-batch."""
+        stored = self.state.clients_of(group)
+        yield from stored
         yield from (key for key in self._overlay.members.get(group, ()) if key not in stored)
 
     def is_present(self, group: str) -> bool:

@@ -117,6 +117,11 @@ class Client(NamedTuple):
         return self.wildcard if mode is Mode.WILDCARD else self.literal
 
     @property
+    def is_absent(self) -> bool:
+        """True if the client is in no session, and has nothing but versions."""
+        return all(each == Subscription(version=each.version) for each in self)
+
+    @property
     def settled(self) -> Self:
         """The client as a state keeps it."""
         literal = self.literal.settled

@@ -142,7 +142,7 @@ class Deadlines:
 
 
 class Members:
-    """Clients by group, in the order of the state."""
+    """Clients in session by group, in the order of the state."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[ClientKey, None]] | None = None
@@ -152,7 +152,7 @@ class Members:
 
         Args:
             group: its name.
-            clients: all clients, needed for the first call.
+            clients: all clients in session, needed for the first call.
         """
         if self._groups is None:
             self._groups = {}
@@ -163,9 +163,10 @@ class Members:
         """Apply a micro-batch."""
         if self._groups is None:
             return
-        self._add(key for key, client in clients.items() if client is not None)
         for key, client in clients.items():
-            if client is None and key.group in self._groups:
+            if client is not None and not client.is_absent:
+                self._add((key,))
+            elif key.group in self._groups:
                 self._groups[key.group].pop(key, None)
                 if not self._groups[key.group]:
                     del self._groups[key.group]
@@ -279,6 +280,9 @@ class HeldCounts:
     def update(self, counts: Mapping[ClientKey, int | None]) -> None:
         """Replace counts; a client with None is counted when needed."""
         self._counts.update(counts)
+        for client, count in counts.items():
+            if count == 0:
+                del self._counts[client]
 
 
 def _clients(subscribers: Matches) -> set[ClientKey]:

@@ -1,11 +1,11 @@
 """The state of one shard between micro-batches, with indexes over it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, starmap
 from typing import TYPE_CHECKING, Any, Self
 
 from streaming.records.subscribers import ClientKey, Matches
-from streaming.state.client import NOTHING, Client, Interest, LastRequest
+from streaming.state.client import NOTHING, Client, Interest, LastRequest, Subscription
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import Group, GroupSelectors, Quotas, Roster
 from streaming.state.indexes import Alarms, Deadlines, Footprint, HeldCounts, Members, PatternTargets, RemainingTopics
@@ -13,6 +13,7 @@ from streaming.state.interests import Interests
 from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
 from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive
 from streaming.storage.journal import overlay
+from streaming.storage.packed import Packed
 from streaming.tuning import DEFAULT_TUNING, Tuning
 
 if TYPE_CHECKING:
@@ -31,12 +32,17 @@ class ShardContent(Roster):
 
     groups: dict[str, Group]
     selectors: dict[str, GroupSelectors]
-    clients: dict[ClientKey, Client]
+    clients: Packed[Client]
 
     def __init__(self) -> None:
-        super().__init__({}, {}, {})
+        clients = Packed[Client](
+            lambda _, client: client.is_absent, lambda fields: Client.of(*starmap(Subscription, fields))
+        )
+        super().__init__({}, {}, clients)
         self.topics: dict[str, TopicMetadata] = {}
-        self.last_requests: dict[ClientKey, LastRequest] = {}
+        self.last_requests = Packed[LastRequest](
+            lambda key, _: key not in clients.present, lambda fields: LastRequest(*fields)
+        )
         self.alarms: dict[int, bool] = {}
         self.backfills: dict[ClientKey, Backfill] = {}
         self.notes: dict[ClientKey, ClientNotes] = {}
@@ -54,7 +60,7 @@ class ShardContent(Roster):
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     @property
-    def _content(self) -> tuple[dict[Any, Any], ...]:
+    def _content(self) -> tuple[Any, ...]:
         settings = self.groups, self.selectors, self.alarms
         return self.topics, *settings, self.clients, self.last_requests, self.backfills, self.notes, self.repeated
 
@@ -111,8 +117,8 @@ class ShardGroups(ShardContent):
         return self._lowest_share
 
     def clients_of(self, group: str) -> Collection[ClientKey]:
-        """Return the clients of a group."""
-        return self._members.of(group, self.clients)
+        """Return the clients of a group that are in session."""
+        return self._members.of(group, self.clients.present)
 
     def quota_share(self, key: ClientKey, share: Callable[[Group, Interest], int | None]) -> int | None:
         """Return the share of a client's quota on this shard, as `share` computes it once for each client."""
@@ -183,7 +189,7 @@ class ShardState(ShardGroups):
         """Index of the interests of all clients."""
         if self._interests is None:
             self._interests = self.new_interests()
-            for key in self.clients:
+            for key in self.clients.present:
                 self._interests.add(key, self.interest(key))
         return self._interests
 
@@ -269,7 +275,7 @@ class ShardState(ShardGroups):
             text_bytes=text_bytes,
             topics=len(self.topics),
             indexes=0 if self._targets is None else len(self._targets),
-            clients=len(self.clients),
+            clients=len(self.clients.present),
         )
 
     def apply(self, delta: ShardDelta) -> None:
@@ -299,7 +305,8 @@ class ShardState(ShardGroups):
             if after != before:
                 if before != NOTHING:
                     self.interests.remove(key, before)
-                self.interests.add(key, after)
+                if after != NOTHING:
+                    self.interests.add(key, after)
 
     def _apply_topics(self, delta: ShardDelta) -> None:
         gone = {topic: self.topics.pop(topic) for topic in delta.removed}

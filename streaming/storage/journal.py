@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import msgpack
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
+from streaming.storage.packed import Packed
 from streaming.tuning import DEFAULT_TUNING, Tuning
 
 FORMAT = 6
@@ -263,6 +264,9 @@ class Journal:
 def overlay(changed: Iterable[tuple[MutableMapping[Any, Any], Mapping[Any, Any]]]) -> None:
     """Apply changes to mappings, by key; None removes the key."""
     for target, changes in changed:
+        if isinstance(target, Packed):
+            target.apply(changes)
+            continue
         for key, value in changes.items():
             if value is None:
                 target.pop(key, None)

@@ -259,13 +259,14 @@ def sizes(holding: Holding) -> Sizes:
     topics.topics = _sample(holding.topics)
     for state in (common, clients, bare):
         state.groups, state.selectors = subscriptions.groups, subscriptions.selectors
-    clients.clients = _sample(subscriptions.clients)
-    bare.clients = {
-        key: Client(*(each._replace(blocks=()) for each in client)) for key, client in clients.clients.items()
-    }
-    clients.last_requests = bare.last_requests = {
-        key: subscriptions.last_requests[key] for key in clients.clients if key in subscriptions.last_requests
-    }
+    clients.clients.update(_sample(subscriptions.clients))
+    bare.clients.update(
+        (key, Client(*(each._replace(blocks=()) for each in client))) for key, client in clients.clients.items()
+    )
+    for state in (clients, bare):
+        state.last_requests.update(
+            (key, last) for key in state.clients if (last := subscriptions.last_requests.get(key)) is not None
+        )
     entries = sum(1 for _ in Holding({}, clients).entries())
     fixed = _bytes(common)
     return Sizes(

@@ -86,7 +86,10 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
     The pattern of the question must equal or match an entry.
     """
     accepts, wanted = _accepts(question), _accepts_client(question, pattern=False)
-    found = {key: state.clients[key].subscription(state.group(key.group).mode) for key in filter(wanted, state.clients)}
+    found = {
+        key: state.clients[key].subscription(state.group(key.group).mode)
+        for key in filter(wanted, state.clients.present)
+    }
     counts = {key: (each.everything is not None) + sum(len(block.entries) for block in each.blocks)
               for key, each in found.items()}  # fmt: skip
     before = 0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, Shard, ShardState
-from streaming.state.client import ABSENT, NOTHING, Interest, Mode
+from streaming.state.client import NOTHING, Interest, Mode
 from streaming.state.holdings import Effort, is_beyond
 from streaming.state.interests import pattern_of
 from streaming.state.policy import accepts
@@ -265,8 +265,8 @@ class _Pair:
         """Return hints at clients of the same id in other groups, and at ids that differ in case."""
         group, client_id = self._key
         same, alike = [], []
-        for other, client in self._state.clients.items():
-            if client == (ABSENT, ABSENT) or other == self._key:
+        for other in self._state.clients.present:
+            if other == self._key:
                 continue
             if other.client_id == client_id:
                 same.append(other.group)

@@ -25,7 +25,7 @@ from streaming.coordinator import (
     follow,
     records,
 )
-from streaming.coordinator.state import Leases
+from streaming.coordinator.state import new_leases
 from streaming.errors import StateCorrupted
 from streaming.records.columns import Event
 from streaming.records.model import (
@@ -753,7 +753,7 @@ def test_a_client_that_left_takes_little_memory() -> None:
 
 
 def test_clients_come_and_go() -> None:
-    leases, model = Leases(), dict[ClientKey, ClientLease]()
+    leases, model = new_leases(), dict[ClientKey, ClientLease]()
     random = Random(7)
     for number in range(3_000):
         key = ClientKey(f"g{random.randrange(3)}", f"c{random.randrange(300)}")
@@ -763,6 +763,7 @@ def test_clients_come_and_go() -> None:
         elif key in model:
             del leases[key], model[key]
     assert (dict(leases), len(leases)) == (model, len(model))
-    assert leases.present == sum(bool(lease.parents) for lease in model.values())
+    assert dict(leases.items()) == model
+    assert len(leases.present) == sum(bool(lease.parents) for lease in model.values())
     with pytest.raises(KeyError):
         del leases[ClientKey("g", "stranger")]

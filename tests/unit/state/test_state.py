@@ -81,10 +81,9 @@ def states(draw: st.DrawFn) -> ShardState:
     made.topics = draw(st.dictionaries(names, metadata, max_size=6))
     made.groups = draw(st.dictionaries(names, groups, max_size=3))
     keys = st.builds(ClientKey, names, names)
-    made.clients = draw(st.dictionaries(keys, shared | st.builds(Client, views, views), max_size=4))
-    made.last_requests = draw(
-        st.dictionaries(keys, st.builds(LastRequest, partitions, offsets, begins, begins, offsets, offsets))
-    )
+    made.clients.update(draw(st.dictionaries(keys, shared | st.builds(Client, views, views), max_size=4)))
+    requests = st.builds(LastRequest, partitions, offsets, begins, begins, offsets, offsets)
+    made.last_requests.update(draw(st.dictionaries(keys, requests)))
     made.selectors = draw(st.dictionaries(names, group_selectors, max_size=2))
     made.alarms = draw(st.dictionaries(st.integers(0, INT64 - 1), st.just(True), max_size=2))
     made.latest_order = draw(st.integers(1, INT64 - 1)) if made else 0
@@ -99,14 +98,10 @@ def filled() -> ShardState:
     subscription = Subscription(
         True, -5, (Block(4, 0, 40, LITE, ("a__*", "b")), Block(6, 1, 60, WAMP, ("c..",))), 2, 40
     )
-    made.clients = {
-        ClientKey("g", "shared"): Client(subscription, subscription),
-        ClientKey("g", "apart"): Client(subscription, ABSENT),
-    }
-    made.last_requests = {
-        ClientKey("g", "shared"): LastRequest(1, 70, 40, 30, 6, 5),
-        ClientKey("g", "left"): LastRequest(0, 5, -1, -1),
-    }
+    made.clients[ClientKey("g", "shared")] = Client(subscription, subscription)
+    made.clients[ClientKey("g", "apart")] = Client(subscription, ABSENT)
+    made.last_requests[ClientKey("g", "shared")] = LastRequest(1, 70, 40, 30, 6, 5)
+    made.last_requests[ClientKey("g", "left")] = LastRequest(0, 5, -1, -1)
     made.selectors = {"g": GroupSelectors(SelectorSpec("TAG", "x"), None)}
     made.alarms = {7_000: True}
     asked = Interest(True, subscription.blocks, 2)
@@ -370,7 +365,7 @@ def test_the_former_format_is_read() -> None:
     segment = len(body).to_bytes(4) + body
     found = decode(b"rx\x03" + bytes(4) + segment + blake2b(body, digest_size=16).digest())
     subscription = Subscription(True, None, (), 2)
-    assert (found.clients, found.last_requests) == (
+    assert (dict(found.clients), dict(found.last_requests)) == (
         {client: Client(subscription, subscription)},
         {client: LastRequest(0, 70, 40, 30)},
     )

@@ -1,0 +1,147 @@
+"""Values of clients, packed for clients in no session because their versions are kept for a week."""
+
+import zlib
+from collections.abc import Callable, ItemsView, Iterator, Mapping, MutableMapping
+from typing import Any, Final, Generic, TypeVar, overload
+
+import msgpack
+
+from streaming.records.subscribers import ClientKey
+
+V = TypeVar("V")
+D = TypeVar("D")
+
+_CLIENTS_PER_BUCKET: Final = 16
+_HASH_BITS: Final = 32
+
+
+class Packed(MutableMapping[ClientKey, V], Generic[V]):
+    """Values by client: objects for clients in session, small packed buckets for the others.
+
+    The order is that of `present`, followed by a fixed order of the other clients.
+
+    Attributes:
+        present: values of the clients in session.
+
+    Args:
+        is_absent: returns True if a client is in no session, given its value.
+        unpack: returns a value, given a tuple of the value's fields.
+    """
+
+    def __init__(self, is_absent: Callable[[ClientKey, V], bool], unpack: Callable[[Any], V]) -> None:
+        self.present: dict[ClientKey, V] = {}
+        self._is_absent = is_absent
+        self._unpack = unpack
+        self._absent = 0
+        self._bits = 0
+        self._buckets = [b""]
+        self._last: tuple[int, dict[ClientKey, Any]] = 0, {}  # number and content of a bucket
+
+    def __len__(self) -> int:
+        return len(self.present) + self._absent
+
+    def __iter__(self) -> Iterator[ClientKey]:
+        yield from self.present
+        yield from (key for key, _ in self._packed())
+
+    def __getitem__(self, key: ClientKey) -> V:
+        found = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    @overload
+    def get(self, key: ClientKey, default: None = None, /) -> V | None: ...
+    @overload
+    def get(self, key: ClientKey, default: V | D, /) -> V | D: ...
+    def get(self, key: ClientKey, default: V | D | None = None, /) -> V | D | None:
+        """Return the value of a client."""
+        found = self.present.get(key)
+        if found is not None or not self._absent:
+            return default if found is None else found
+        fields = self._bucket(self._number(key)).get(key)
+        return default if fields is None else self._unpack(fields)
+
+    def items(self) -> ItemsView[ClientKey, V]:
+        """Return all clients with their values."""
+        return _Items(self)
+
+    def __setitem__(self, key: ClientKey, value: V) -> None:
+        self.apply({key: value})
+
+    def __delitem__(self, key: ClientKey) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.apply({key: None})
+
+    def apply(self, changes: Mapping[ClientKey, V | None]) -> None:
+        """Apply changes; None removes a client."""
+        packed: dict[ClientKey, V | None] = {}
+        for key, value in changes.items():
+            if value is not None and not self._is_absent(key, value):
+                if self._absent and key not in self.present:
+                    packed[key] = None
+                self.present[key] = value
+            elif self.present.pop(key, None) is None or value is not None:
+                packed[key] = value
+        if packed:
+            self._pack(packed)
+
+    def _packed(self) -> Iterator[tuple[ClientKey, Any]]:
+        """Yield the clients in no session by hash, so that their order does not depend on the number of buckets."""
+        for number in range(len(self._buckets)):
+            yield from sorted(self._bucket(number).items(), key=lambda item: (_hash(item[0]), item[0]))
+
+    def _number(self, key: ClientKey) -> int:
+        return _hash(key) >> (_HASH_BITS - self._bits)
+
+    def _bucket(self, number: int) -> dict[ClientKey, Any]:
+        if self._last[0] != number:
+            data = self._buckets[number]
+            rows = msgpack.unpackb(zlib.decompress(data), use_list=False) if data else ()
+            self._last = number, {ClientKey(*key): fields for key, fields in rows}
+        return self._last[1]
+
+    def _pack(self, changes: Mapping[ClientKey, V | None]) -> None:
+        """Change the clients in no session, each bucket once."""
+        while self._absent + len(changes) > _CLIENTS_PER_BUCKET * len(self._buckets):
+            self._grow()
+        numbers: dict[int, list[ClientKey]] = {}
+        for key in changes:
+            numbers.setdefault(self._number(key), []).append(key)
+        for number, keys in numbers.items():
+            bucket = self._bucket(number)
+            before = len(bucket)
+            for key in keys:
+                bucket.pop(key, None)
+                value = changes[key]
+                if value is not None:
+                    bucket[key] = value
+            if before or bucket:
+                self._buckets[number] = _compressed(bucket)
+                self._absent += len(bucket) - before
+
+    def _grow(self) -> None:
+        rows = list(self._packed())
+        self._bits += 1
+        divided: list[dict[ClientKey, Any]] = [{} for _ in range(1 << self._bits)]
+        for key, fields in rows:
+            divided[self._number(key)][key] = fields
+        self._buckets = list(map(_compressed, divided))
+        self._last = 0, divided[0]
+
+
+class _Items(ItemsView[ClientKey, V]):
+    _mapping: Packed[V]
+
+    def __iter__(self) -> Iterator[tuple[ClientKey, V]]:
+        yield from self._mapping.present.items()
+        yield from ((key, self._mapping._unpack(fields)) for key, fields in self._mapping._packed())  # noqa: SLF001
+
+
+def _hash(key: ClientKey) -> int:
+    return zlib.crc32(msgpack.packb(key))
+
+
+def _compressed(bucket: dict[ClientKey, Any]) -> bytes:
+    return zlib.compress(msgpack.packb(list(bucket.items())), 1) if bucket else b""
