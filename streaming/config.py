@@ -316,6 +316,9 @@ def _warn_of_misspelt_variables() -> None:
 
 
 _RULES: Final = {
+    "int_": "must be a whole number",
+    "float_": "must be a number",
+    "bool_": "must be true or false",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "literal_error": "must be {expected}",
@@ -325,7 +328,7 @@ _RULES: Final = {
     "path_type": "must be the path of a file",
     "dict_type": "must be a number of shards for each parent topic, such as orders = 16",
 }
-"""Message templates by pydantic's error type; see `_rule` for other types."""
+"""Message templates by pydantic's error type, or by its prefix."""
 
 
 def _explain(details: "ErrorDetails", given: Mapping[str, Any]) -> str:
@@ -343,21 +346,13 @@ def _explain(details: "ErrorDetails", given: Mapping[str, Any]) -> str:
         return f"{name} is not a setting (from {source})" + (f"; did you mean {near[0]}?" if near else "")
     if kind == "value_error":
         return f"{name}: {details['ctx']['error']} (from {source})"
-    return f"{name} {_rule(details)}, not {details['input']!r} (from {source})"
-
-
-def _rule(details: "ErrorDetails") -> str:
-    kind, bounds = details["type"], details.get("ctx", {})
+    bounds = details.get("ctx", {})
     if kind == "greater_than":
-        return f"must be at least {bounds['gt'] + 1}"
-    if kind.startswith("int_"):
-        return "must be a whole number"
-    if kind.startswith("float_"):
-        return "must be a number"
-    if kind.startswith("bool_"):
-        return "must be true or false"
-    rule = _RULES.get(kind)
-    return details["msg"] if rule is None else rule.format_map(bounds)
+        rule = f"must be at least {bounds['gt'] + 1}"
+    else:
+        template = next((text for type_, text in _RULES.items() if kind.startswith(type_)), None)
+        rule = details["msg"] if template is None else template.format_map(bounds)
+    return f"{name} {rule}, not {details['input']!r} (from {source})"
 
 
 def _source(setting: str, option: str, given: Mapping[str, Any]) -> str:

@@ -59,12 +59,7 @@ def run(home: Path, screen: Screen, *, keep: bool, on_cluster: bool = False) -> 
     Raises:
         ReexpandError: the broker, the cluster or the job does not start, or ends unexpectedly.
     """
-
-    def play(folder: Path) -> int:
-        with screen:
-            return _run(folder, screen, keep=keep, on_cluster=on_cluster)
-
-    return play_in(home, play)
+    return play_in(home, lambda folder: _run(folder, screen, keep=keep, on_cluster=on_cluster))
 
 
 def play_in(home: Path, play: Callable[[Path], int]) -> int:
@@ -80,9 +75,9 @@ def play_in(home: Path, play: Callable[[Path], int]) -> int:
 
 
 def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
-    jars.fetch(progress=screen.downloading)
-    screen.phase("starting Kafka")
-    with ExitStack() as stack:
+    with screen, ExitStack() as stack:
+        jars.fetch(progress=screen.downloading)
+        screen.phase("starting Kafka")
         broker = stack.enter_context(Broker(folder / "kafka"))
         cluster = None
         if on_cluster:
