@@ -1,27 +1,19 @@
-"""Updates by column: many topics that come or go at once, and wide changes of clients.
+"""Updates by column: many topics that come or go at once.
 
 `streaming.expansion.compare` evaluates one topic after the other. Here all topics are evaluated together, if every
 matching client receives them: no other event of the micro-batch names them, and no policy restricts a client. Only
 quotas may take topics back (`streaming.expansion.quota`); they ask for the updates of a client one by one.
-
-A request may match millions of topics. If the policy of its group restricts no client, each topic can be evaluated on
-its own, so a micro-batch of a shard visits at most `Tuning.backfill_topics` of the stored topics: a backfill. New
-topics follow the new request at once; topics still to come follow the former request. The shard writes a record
-that wakes it, and continues with the next micro-batch. Any other event of the client or its group completes the change
-at once.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from streaming.expansion.micro_batch import InterestChange, MicroBatch
+from streaming.expansion.micro_batch import MicroBatch
 from streaming.expansion.topics import BulkChange
-from streaming.records.columns import Pairs, SourceColumns
+from streaming.records.columns import Pairs
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Op, Update, UpdateColumns
-from streaming.state import Backfill
 from streaming.state.interests import Interests
 
 if TYPE_CHECKING:
@@ -87,59 +79,3 @@ def _pairs(batch: MicroBatch, bulk: BulkChange, renewed: Interests | None) -> Pa
         return found
     unchanged = found.take(~found.of_clients(batch.changed))
     return unchanged.join(renewed.pairs(bulk.names))
-
-
-def due(batch: MicroBatch) -> dict[ClientKey, Backfill]:
-    """Return the backfills that continue in this micro-batch, or begin."""
-    under_way = {key: backfill for key, backfill in batch.state.backfills.items() if key not in batch.changed}
-    begun = {
-        key: Backfill(change.before, "", "", change.source, change.cause_add, change.cause_remove, change.offset_option)
-        for key, change in batch.changed.items()
-        if _is_wide(batch, key, change)
-    }
-    return {**under_way, **begun}
-
-
-def backfill_updates(batch: MicroBatch, backfills: Mapping[ClientKey, Backfill]) -> Iterator[UpdateColumns]:
-    """Yield the updates of the next step of each backfill, and note the remaining topics in the delta."""
-    state, removed = batch.state, batch.delta.removed
-    for key, backfill in backfills.items():
-        topics = state.remaining(key) if key in state.backfills else state.topics
-        stay = (topic for topic in topics if topic not in removed)
-        now = list(islice(stay, batch.tuning.backfill_topics))
-        former, later = state.new_interests(), state.new_interests()
-        former.add(key, backfill.before)
-        later.add(key, batch.view.interest(key))
-        before, after = former.pairs(now), later.pairs(now)
-        sources, version = SourceColumns.same(backfill.source, len(now)), batch.view.version(key)
-        resets = batch.view.group(key.group).resets_offset(backfill.cause_remove)
-        for op, cause, pairs, option, reset in (
-            (Op.REMOVE, backfill.cause_remove, before.without(after), None, resets),
-            (Op.ADD, backfill.cause_add, after.without(before), backfill.offset_option, False),
-        ):
-            versions = [version] * len(pairs.subscriber_table)
-            yield UpdateColumns(op, cause, now, sources, pairs, versions, option, reset)
-        first = next(stay, None)
-        if first is None:
-            batch.delta.backfills[key] = None
-        else:
-            last = next(topic for topic in reversed(topics) if topic not in removed)
-            batch.delta.backfills[key] = backfill._replace(first=first, last=last)
-
-
-def _is_wide(batch: MicroBatch, key: ClientKey, change: InterestChange) -> bool:
-    """Return True if a change concerns many topics, and no other client."""
-    state, most = batch.state, batch.tuning.backfill_topics
-    policy = batch.view.policy(key.group)
-    if (
-        len(state.topics) <= most
-        or key in state.backfills
-        or change.several
-        or not policy.plain
-        or state.policy(key.group) != policy
-        or batch.view.quota_shares(key) != (None, None)
-    ):
-        return False
-    return any(
-        sum(1 for _ in islice(state.topics_of(wanted), most + 1)) > most for wanted in change.differences(ordered=False)
-    )

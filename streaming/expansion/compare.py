@@ -5,18 +5,19 @@ over the topics that stay.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from streaming.expansion.backfill import GroupBackfills
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
 from streaming.expansion.timeline import GroupMoment, Timeline, of_policy, of_request
 from streaming.records.model import Source, TopicMetadata
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.records.updates import Cause, Op, Update
-from streaming.state.client import NOTHING, Interest
+from streaming.state.frames import Frame, frame
 from streaming.state.interests import Interests
-from streaming.state.policy import GroupPolicy, apply_policies, bitmap
+from streaming.state.policy import apply_policies, bitmap
 
 if TYPE_CHECKING:
     from streaming.state import Group
@@ -85,101 +86,114 @@ class Announcer:
         return added[topic] if topic in added else self._batch.state.topics[topic]
 
 
-_CHUNK_TOPICS: Final = 1_024
+_CHUNK_TOPICS: Final = 256
 """Number of topics that are matched at once."""
 
 
-def eager_updates(batch: MicroBatch, announcer: Announcer, backfilled: Collection[ClientKey]) -> Iterator[Update]:
-    """Yield the updates of changed clients on the topics that exist before and after the micro-batch.
+def eager_updates(batch: MicroBatch, announcer: Announcer) -> Iterator[Update]:
+    """Yield the updates of changed groups on the topics that exist before and after the micro-batch.
 
     Args:
         batch: the micro-batch.
         announcer: makes the updates.
-        backfilled: clients whose change continues as a backfill.
     """
-    by_group: dict[str, dict[ClientKey, InterestChange]] = defaultdict(dict)
+    lagging = dict.fromkeys(key.group for key in batch.state.backfills)
+    by_group: dict[str, dict[ClientKey, InterestChange]] = {group: {} for group in lagging}
     for key, change in batch.changed.items():
-        if key not in backfilled:
-            by_group[key.group][key] = change
+        by_group.setdefault(key.group, {})[key] = change
     for group, changes in by_group.items():
-        yield from _GroupComparison(batch, announcer, group, changes).updates()
+        backfills = GroupBackfills(batch, group, changes, len(lagging))
+        yield from _GroupComparison(batch, announcer, group, changes, backfills).updates()
+        backfills.note()
 
 
 class _GroupComparison:
     """One group before and after a micro-batch."""
 
     def __init__(
-        self, batch: MicroBatch, announcer: Announcer, group: str, changes: dict[ClientKey, InterestChange]
+        self,
+        batch: MicroBatch,
+        announcer: Announcer,
+        group: str,
+        changes: dict[ClientKey, InterestChange],
+        backfills: GroupBackfills,
     ) -> None:
         self._batch = batch
         self._announcer = announcer
         self._group = group
         self._changes = changes
+        self._backfills = backfills
         former, later = batch.state.policy(group), batch.view.policy(group)
-        self._policies_before, self._policies_after = _restrictive(group, former), _restrictive(group, later)
         self._policy_steps = batch.view.policy_steps(group)
-        policies = (former, *(step.policy for step in self._policy_steps), later)
+        policies = (former, *(step.policy for step in self._policy_steps), later, *backfills.policies)
         self._exclusive = any(policy.exclusive for policy in policies)
         self._policy_changed = former != later and batch.view.policy_changed(group)
         # In an exclusive group a client takes a topic from another client, or leaves it to another. A client that has
-        # left may still hold topics, as long as its backfill is under way.
-        others = batch.view.clients_of(group) if self._exclusive else ()
-        concerned = list(dict.fromkeys((*others, *changes)))
-        self._before, self._after = batch.state.new_interests(), batch.state.new_interests()
-        self._concerned = concerned
+        # left may still hold topics, as long as a backfill is under way.
+        others = batch.view.clients_of(group) if self._exclusive or backfills.policies else ()
+        self._concerned = list(dict.fromkeys((*others, *changes, *backfills.clients)))
         self._only_events: dict[ClientKey, GroupMoment | None] = {}
         self._timeline: Timeline | None = None
-        self._backfills = [key for key in concerned if key in batch.state.backfills]
-        for key in concerned:
-            change = changes.get(key)
-            self._before.add(key, batch.state.interest(key) if change is None else change.before)
-            self._after.add(key, batch.view.interest(key) if change is None else change.after)
+        self._frames: dict[tuple[bool, tuple[ClientKey, ...]], Frame] = {}
 
     def updates(self) -> Iterator[Update]:
         """Yield the updates of the topics that stay."""
-        state, removed = self._batch.state, self._batch.delta.removed
-        topics: dict[str, None] = {}
-        for key, change in self._changes.items():
-            for wanted in self._affected(change):
-                if wanted != NOTHING:
-                    topics.update(dict.fromkeys(state.topics_of(wanted)))
-            if key in state.backfills:
-                topics.update(state.remaining(key))
-        stay = (topic for topic in topics if topic not in removed)
-        while chunk := list(islice(stay, _CHUNK_TOPICS)):
-            matches = zip(self._before.match_all(chunk), self._after.match_all(chunk), strict=True)
-            for topic, (before, after) in zip(chunk, matches, strict=True):
-                yield from self._compare(topic, before, after)
+        yield from self._compared(self._backfills.step())
+        affected = self._backfills.affected(exclusive=self._exclusive, policy_changed=self._policy_changed)
+        removed, done = self._batch.delta.removed, self._backfills.done
+        yield from self._compared(topic for topic in affected if topic not in removed and topic not in done)
 
-    def _affected(self, change: InterestChange) -> tuple[Interest, Interest]:
-        """Return the parts of a client's interests that can make a difference."""
-        if self._policy_changed:
-            return change.before, change.after
-        return change.differences(ordered=self._exclusive)
+    def _compared(self, topics: Iterator[str]) -> Iterator[Update]:
+        covering = self._backfills.covering
+        while chunk := list(islice(topics, _CHUNK_TOPICS)):
+            by_frames: dict[tuple[tuple[ClientKey, ...], ...], list[str]] = defaultdict(list)
+            for topic in chunk:
+                by_frames[covering(topic, after=False), covering(topic, after=True)].append(topic)
+            for both, names in by_frames.items():
+                before, after = (self._frame(keys, after=place > 0) for place, keys in enumerate(both))
+                matches = zip(before.interests.match_all(names), after.interests.match_all(names), strict=True)
+                for topic, (matched, matching) in zip(names, matches, strict=True):
+                    yield from self._compare(topic, (before, matched), (after, matching), both)
 
-    def _compare(self, topic: str, matched: Matches, matches: Matches) -> Iterator[Update]:
-        """Yield the updates of a topic, given its subscribers before and after the micro-batch."""
-        state = self._batch.state
-        if self._backfills:
-            matched = state.with_backfills(topic, matched, self._backfills)
-        before, after = matched, matches
-        if self._policies_before or self._policies_after:
-            metadata = state.topics[topic]
-            before = apply_policies(matched, topic, metadata, (self._before,), self._policies_before)
-            after = apply_policies(matches, topic, metadata, (self._after,), self._policies_after)
+    def _frame(self, keys: tuple[ClientKey, ...], *, after: bool) -> Frame:
+        """Return the group as the topics see it that some backfills cover, before or after the micro-batch."""
+        if (after, keys) not in self._frames:
+            backfills = self._backfills.after if after else self._backfills.before
+            roster = self._batch.view if after else self._batch.state
+            formers = [backfills[key] for key in keys]
+            interests = self._batch.state.new_interests()
+            self._frames[after, keys] = frame(roster, self._group, self._concerned, formers, interests)
+        return self._frames[after, keys]
+
+    def _compare(
+        self,
+        topic: str,
+        former: tuple[Frame, Matches],
+        later: tuple[Frame, Matches],
+        covering: tuple[tuple[ClientKey, ...], ...],
+    ) -> Iterator[Update]:
+        """Yield the updates of a topic, given its matching subscribers before and after the micro-batch."""
+        metadata = self._batch.state.topics[topic]
+        (_, matched), (_, matches) = former, later
+        before, after = (each.subscribers(topic, metadata, found) for each, found in (former, later))
+        self._backfills.rows += len(matched) + len(matches)
         for op, lost, left in ((Op.REMOVE, before, after), (Op.ADD, after, before)):
             for subscriber, patterns in lost.items():
                 if subscriber not in left:
                     client = ClientKey(*subscriber[:2])
-                    event = self._only_event(client)
+                    asked = subscriber in matched, subscriber in matches
+                    if any(covering):
+                        event: GroupMoment | None = self._backfills.event(op, client, covering, asked)
+                    else:
+                        event = self._only_event(client)
                     if event is None:
                         decision = self._events.decision(op, subscriber, topic)
                     else:
                         decision = event.decision(
                             op,
                             own=event.key in (None, client),
-                            asked_before=subscriber in matched,
-                            asked_after=subscriber in matches,
+                            asked_before=asked[0],
+                            asked_after=asked[1],
                             received=bool(left),
                         )
                     source, cause, option, group = decision
@@ -192,7 +206,7 @@ class _GroupComparison:
         if self._exclusive:
             key = next(iter(self._changes))  # the events of all clients count
         if key not in self._only_events:
-            self._only_events[key] = None if self._backfills else self._found_event(key)
+            self._only_events[key] = self._found_event(key)
         return self._only_events[key]
 
     def _found_event(self, key: ClientKey) -> GroupMoment | None:
@@ -214,25 +228,18 @@ class _GroupComparison:
         return self._timeline
 
 
-def _restrictive(group: str, policy: GroupPolicy) -> dict[str, GroupPolicy]:
-    return {group: policy} if policy.exclusive or policy.selector is not None else {}
-
-
-def compared_updates(
-    batch: MicroBatch, announcer: Announcer, renewed: Interests | None, backfilled: Collection[ClientKey]
-) -> Iterator[Update]:
+def compared_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests | None) -> Iterator[Update]:
     """Yield the updates of topics that come or go, and of changed clients on the other topics.
 
     Args:
         batch: the micro-batch.
         announcer: makes the updates.
         renewed: interests after the micro-batch of the clients that changed; None for none.
-        backfilled: clients whose change continues as a backfill.
     """
     if batch.topics.single:
         yield from lazy_updates(batch, announcer, renewed)
-    if batch.changed:
-        yield from eager_updates(batch, announcer, backfilled)
+    if batch.changed or batch.state.backfills:
+        yield from eager_updates(batch, announcer)
 
 
 def lazy_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests | None) -> Iterator[Update]:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from streaming.expansion.bulk import BulkUpdates, backfill_updates, due
+from streaming.expansion.bulk import BulkUpdates
 from streaming.expansion.compare import Announcer, compared_updates
 from streaming.expansion.micro_batch import MicroBatch, apply_events
 from streaming.expansion.quota import capped_updates
@@ -63,17 +63,15 @@ def expand(
     batch = apply_events(state, events, shard, tuning)
     announcer = Announcer(batch)
     renewed = _renewed(batch)
-    is_large = len(state.topics) > tuning.backfill_topics
-    backfills = due(batch) if state.backfills or (is_large and batch.changed) else {}
-    single: Iterator[Update] = compared_updates(batch, announcer, renewed, backfills)
-    columns: Iterator[UpdateColumns] = backfill_updates(batch, backfills) if backfills else iter(())
+    single: Iterator[Update] = compared_updates(batch, announcer, renewed)
+    columns: Iterator[UpdateColumns] = iter(())
     if _may_exceed_quotas(batch):
         bulk = BulkUpdates(batch, renewed)
-        single, columns = capped_updates(batch, announcer, single, bulk), chain(bulk.columns(), columns)
+        single, columns = capped_updates(batch, announcer, single, bulk), bulk.columns()
     else:
         state.drop_held()
         if batch.topics.bulks:
-            columns = chain(BulkUpdates(batch, renewed).columns(), columns)
+            columns = BulkUpdates(batch, renewed).columns()
     if announcer.needs_bitmaps:  # a bitmap differs by topic
         one_by_one = chain.from_iterable(map(UpdateColumns.one_by_one, columns))
         single, columns = map(announcer.with_bitmap, chain(single, one_by_one)), iter(())

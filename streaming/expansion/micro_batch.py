@@ -21,11 +21,7 @@ from streaming.tuning import Tuning
 
 
 class InterestChange(NamedTuple):
-    """A client with another interest, or with another policy of its group, and the event behind it.
-
-    Attributes:
-        several: other events of the micro-batch contributed to it. Each update has one of them as its source.
-    """
+    """A client with another interest, or with another policy of its group, and the event behind it."""
 
     before: Interest
     after: Interest
@@ -33,7 +29,6 @@ class InterestChange(NamedTuple):
     cause_add: Cause
     cause_remove: Cause
     offset_option: Any = None
-    several: bool = False
 
     def differences(self, *, ordered: bool) -> tuple[Interest, Interest]:
         """Return the parts of both interests that can make a difference; `ordered` as in `Interest.without`."""
@@ -108,8 +103,6 @@ def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shar
     changed: dict[ClientKey, InterestChange] = {}
     if overlay.clients or overlay.groups or overlay.selectors:
         changed.update(_interest_changes(view, overlay))
-        changed.update(dict(_interrupted_backfills(view, changed)))
-    delta.backfills.update(dict.fromkeys(key for key in state.backfills if key in changed))
     policies = view.restrictive_policies()
     return MicroBatch(state, shard, view, topics, changed, policies, delta, problems, ignored, tuning)
 
@@ -186,20 +179,10 @@ def _interest_changes(view: ShardView, overlay: Overlay) -> Iterator[tuple[Clien
             continue
         requests = overlay.requests.get(key, ())
         if requests and before != after:
-            last, several = requests[-1], len(requests) > 1 or bool(overlay.policies.get(key.group))
+            last = requests[-1]
             cause = Cause.LEASE_EXPIRED if last.request.expired else Cause.UNSUBSCRIBED
             option = last.request.offset_option
-            yield key, InterestChange(before, after, last.source, Cause.SUBSCRIBED, cause, option, several)
+            yield key, InterestChange(before, after, last.source, Cause.SUBSCRIBED, cause, option)
         else:
             source, cause = view.policy_change(key.group)
             yield key, InterestChange(before, after, source, cause, cause)
-
-
-def _interrupted_backfills(
-    view: ShardView, changed: Mapping[ClientKey, InterestChange]
-) -> Iterator[tuple[ClientKey, InterestChange]]:
-    """Yield the clients whose backfill ends at once, because an event concerns their group."""
-    for key, backfill in view.state.backfills.items():
-        if key not in changed and (view.regroups(key.group) or view.reselects(key.group)):
-            wanted = view.interest(key)
-            yield key, InterestChange(wanted, wanted, *backfill[3:])

@@ -24,7 +24,8 @@ FORMAT_WITH_FILTERS = 6
 def has_shares(state: ShardState) -> bool:
     """Return True if a client or a backfill of a shard has an MQTT shared subscription."""
     blocks = [block for client in state.clients.present.values() for block in client.wildcard.blocks]
-    blocks += [block for backfill in state.backfills.values() for block in backfill.before.blocks]
+    formers = [former for backfill in state.backfills.values() for former in backfill.clients.values()]
+    blocks += [block for former in formers for block in former.interest.blocks]
     return any(block.notation.dialect == MQTT and any(map(shared, block.entries)) for block in blocks)
 
 

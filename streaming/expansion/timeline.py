@@ -18,7 +18,7 @@ from streaming.expansion.view import PolicyStep, RequestStep
 from streaming.records.model import Notation, Source
 from streaming.records.subscribers import ClientKey, SubscriberKey
 from streaming.records.updates import Cause, Op
-from streaming.state import Backfill, Group
+from streaming.state import Group
 from streaming.state.blocks import Block, Blocks
 from streaming.state.client import NOTHING, Client, Interest
 from streaming.state.group import interest
@@ -100,28 +100,22 @@ class Timeline:
     def __init__(self, batch: MicroBatch, group: str, keys: Sequence[ClientKey]) -> None:
         view, state = batch.view, batch.state
         self._state = state
-        self._backfills = {key: at for at, key in enumerate((key for key in keys if key in state.backfills), 1)}
         requests = {step.number: step for key in keys for step in view.request_steps(key)}
         policies = {step.number: step for step in view.policy_steps(group)}
         numbers = sorted({**requests, **policies})
-        places = {number: place for place, number in enumerate(numbers, 1 + len(self._backfills))}
+        places = {number: place for place, number in enumerate(numbers, 1)}
         self._moments = [
-            *(_of_backfill(key, state.backfills[key]) for key in self._backfills),
-            *(
-                of_request(requests[number]) if number in requests else of_policy(policies[number])
-                for number in numbers
-            ),
+            of_request(requests[number]) if number in requests else of_policy(policies[number]) for number in numbers
         ]
-        records = [(requests.get(number) or policies[number]).record for number in numbers]
-        self._records = _ranges([*range(-len(self._backfills), 0), *records])
+        self._records = _ranges([(requests.get(number) or policies[number]).record for number in numbers])
         self._policies = [state.policy(group), *(step.policy for step in policies.values())]
         self._policies_at = [0, *(places[number] for number in policies)]
         exclusive = any(policy.exclusive for policy in self._policies)
         runs = _runs(self._moments) if exclusive else None
         self._entries = _Entries(batch, places, runs)
         for key in keys:
-            self._entries.follow(key, self._backfills.get(key), view.policy_steps(group))
-        self._known: dict[tuple[Any, ...], Asking] = {}
+            self._entries.follow(key, view.policy_steps(group))
+        self._known: dict[tuple[int, ...], Asking] = {}
         self._latest: tuple[str, Asking, dict[int, bool]] | None = None
 
     def decision(self, op: Op, subscriber: SubscriberKey, topic: str) -> Attribution:
@@ -167,29 +161,16 @@ class Timeline:
     def _asking(self, topic: str) -> Asking:
         """Return which clients ask for a topic at which moments; topics that match the same entries share it."""
         hits = self._entries.hits(topic)
-        filled = {key for key in self._backfills if topic not in self._state.remaining(key)}
-        about = tuple(sorted(number for _, number in hits)), frozenset(filled)
+        about = tuple(sorted(number for _, number in hits))
         if about not in self._known:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             self._known[about] = Asking(
                 EntrySpan(subscriber, begin, end, order)
                 for subscriber, number in hits
-                for begin, end, order in self._spans(number, filled=subscriber.client in filled)
+                for begin, end, order in self._entries.spans[number]
             )
         return self._known[about]
-
-    def _spans(self, number: int, *, filled: bool) -> list[tuple[int, float, float]]:
-        """Return the spans of an entry; a topic that a backfill has filled followed the later interest before."""
-        spans = self._entries.spans[number]
-        if not filled:
-            return spans
-        start = len(self._backfills)
-        return [(0 if begin <= start else begin, end, order) for begin, end, order in spans if end > start]
-
-
-def _of_backfill(key: ClientKey, backfill: Backfill) -> GroupMoment:
-    return GroupMoment(backfill.source, key, backfill.cause_add, backfill.cause_remove, backfill.offset_option)
 
 
 def of_policy(step: PolicyStep) -> GroupMoment:
@@ -229,19 +210,16 @@ class _Entries:
         """Return the entries that match a topic, by number."""
         return [(subscriber, int(number)) for index in self._indexes for subscriber, number in index.hits(topic)]
 
-    def follow(self, key: ClientKey, backfill_at: int | None, policies: Sequence[PolicyStep]) -> None:
+    def follow(self, key: ClientKey, policies: Sequence[PolicyStep]) -> None:
         """Add the entries of a client.
 
         Args:
             key: the client.
-            backfill_at: moment at which its backfill counts as carried out; None without one.
             policies: changes of the policy of its group.
         """
         state, view = self._batch.state, self._batch.view
         held = _Held(self.spans, self._runs, state.latest_order)
-        if backfill_at is not None:
-            held.turn_to(0, state.backfills[key].before)
-        held.turn_to(backfill_at or 0, state.interest(key))
+        held.turn_to(0, state.interest(key))
         client, policy = state.clients.get(key) or Client(), state.policy(key.group)
         steps: list[RequestStep | PolicyStep] = [*view.request_steps(key), *policies]
         for step in sorted(steps, key=attrgetter("number")):

@@ -185,6 +185,8 @@ class ShardView(Roster):
         """Return the number of topics that a client may hold by all rules but its quota; None if it must be counted."""
         if key in self._overlay.clients or self.regroups(key.group) or self.reselects(key.group):
             return None
+        if self.state.backfills_of(key.group):
+            return None
         return None if self.policy(key.group).exclusive else self.state.held(key)
 
     def clients_of(self, group: str) -> Iterator[ClientKey]:

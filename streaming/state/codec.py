@@ -21,10 +21,11 @@ from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause
 from streaming.state.blocks import Block
 from streaming.state.client import Client, Interest, LastRequest, Mode, Subscription
-from streaming.state.delta import Backfill, ShardDelta
+from streaming.state.delta import Backfill, Former, PolicyEvent, ShardDelta
 from streaming.state.group import Group, GroupSelectors, Selection
 from streaming.state.interests import MQTT
 from streaming.state.notes import ClientNotes, Judged, Repeated
+from streaming.state.policy import GroupPolicy
 from streaming.state.shard_state import ShardState
 from streaming.storage.journal import Journal
 
@@ -76,7 +77,7 @@ def replay(state: ShardState, changes: Iterable[Any]) -> None:
                 },
                 {name: None if both is None else _selectors(*both) for name, both in selectors},
                 dict(alarms),
-                {ClientKey(*key): None if fields is None else _backfill(*fields) for key, fields in backfills},
+                {ClientKey(*key): None if fields is None else _backfill(key[1], *fields) for key, fields in backfills},
                 {ClientKey(*key): count for key, count in held},
                 order,
                 {ClientKey(*key): None if each is None else ClientNotes(*each[:_NOTES_FIELDS]) for key, each in notes},
@@ -242,12 +243,33 @@ def _block(fields: tuple[Any, ...]) -> Block:
 
 
 def _backfill_fields(backfill: Backfill) -> tuple[Any, ...]:
-    patterns, blocks, everything = backfill.before
-    return (patterns, _block_fields(blocks), everything), *backfill[1:]
+    clients = [(name, _interest_fields(each.interest), *each[1:]) for name, each in backfill.clients.items()]
+    return clients, *backfill[1:]
 
 
-def _backfill(before: tuple[Any, ...], first: str, last: str, source: tuple[Any, ...], *rest: Any) -> Backfill:
-    patterns, blocks, everything = before
-    former = Interest(patterns, tuple(map(_block, blocks)), everything)
-    cause_add, cause_remove, option = rest
-    return Backfill(former, first, last, Source(*source), Cause(cause_add), Cause(cause_remove), option)
+def _backfill(client_id: str, clients: Any, first: str, last: str, *rest: Any) -> Backfill:
+    if len(rest) > len(Backfill._fields) - 3:  # a former release wrote the backfill of one client
+        source, _, cause, option = rest
+        return Backfill({client_id: _former(clients, source, cause, option)}, first, last)
+    policy, event = rest
+    return Backfill(
+        {name: _former(*fields) for name, *fields in clients},
+        first,
+        last,
+        policy and _policy(*policy),
+        event and PolicyEvent(Source(*event[0]), event[1]),
+    )
+
+
+def _former(interest: tuple[Any, ...], source: tuple[Any, ...], cause: str, option: Any) -> Former:
+    patterns, blocks, everything = interest
+    return Former(Interest(patterns, tuple(map(_block, blocks)), everything), Source(*source), Cause(cause), option)
+
+
+def _policy(mode: str, elsewhere: Any, exclusive: Any, selector: tuple[str, str] | None, quota: int) -> GroupPolicy:
+    return GroupPolicy(Mode(mode), elsewhere, exclusive, selector and SelectorSpec(*selector), quota)
+
+
+def _interest_fields(interest: Interest) -> tuple[Any, ...]:
+    patterns, blocks, everything = interest
+    return patterns, _block_fields(blocks), everything

@@ -1,5 +1,6 @@
 """Changes of a shard's state by one micro-batch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -9,26 +10,44 @@ from streaming.records.updates import Cause
 from streaming.state.client import Client, Interest, LastRequest
 from streaming.state.group import Group, GroupSelectors
 from streaming.state.notes import ClientNotes, Repeated
+from streaming.state.policy import GroupPolicy
+
+
+class Former(NamedTuple):
+    """Former interest of a client, and the fields that updates take from its latest request.
+
+    Attributes:
+        cause: of a REMOVE.
+    """
+
+    interest: Interest
+    source: Source
+    cause: Cause
+    offset_option: Any = None
+
+
+class PolicyEvent(NamedTuple):
+    """Event behind another policy of a group: a request of a client that set a selector, or a group event."""
+
+    source: Source
+    client_id: str | None = None
 
 
 class Backfill(NamedTuple):
-    """A change of one client that several micro-batches carry out (see `streaming.expansion.bulk`).
+    """A change of a group that several micro-batches carry out (see `streaming.expansion.backfill`).
 
     Attributes:
-        before: former interest, in force for the topics still to come.
+        clients: former interests by client id, in force for the topics still to come.
         first, last: ends of the remaining topics, in order of creation.
-        source: coordinates of the request.
-        cause_add, cause_remove: of the updates.
-        offset_option: of the request.
+        policy: former policy of the group, in force for the topics still to come; None if it has not changed.
+        event: the event that changed the policy.
     """
 
-    before: Interest
+    clients: Mapping[str, Former]
     first: str
     last: str
-    source: Source
-    cause_add: Cause
-    cause_remove: Cause
-    offset_option: Any = None
+    policy: GroupPolicy | None = None
+    event: PolicyEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +62,8 @@ class ShardDelta:
         last_requests: places of the clients' last requests.
         selectors: new selectors.
         alarms: times at which the shard wants to be woken (True), or no longer (None).
-        backfills: changes under way; None for one that is complete.
+        backfills: changes under way, the oldest first; None for one that is complete. A key has a blank client id, or
+            the id of the only client in state that a former release wrote.
         held: changed numbers of topics that clients may hold by all rules but their quotas; empty if they are not
             counted. Derived, so they are written only if that is cheaper than counting again.
         latest_order: number of the last request on the shard.

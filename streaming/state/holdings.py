@@ -95,7 +95,7 @@ def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, 
 
 def _rows_of_oldest(state: ShardState, key: ClientKey, effort: Effort) -> Iterator[str | None]:
     """Yield the topics of the shard in order of creation, and None instead of topics without a row of the client."""
-    if key in state.backfills:
+    if state.backfills_of(key.group):
         return
     own = state.new_interests()
     own.add(key, state.interest(key))

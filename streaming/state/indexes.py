@@ -178,12 +178,10 @@ class Members:
 
 
 class RemainingTopics:
-    """Topics that backfills have still to go through, and the former interests in force there."""
+    """Topics that backfills have still to go through."""
 
-    def __init__(self, *, inner_multi: bool) -> None:
-        self._inner_multi = inner_multi
+    def __init__(self) -> None:
         self._topics: dict[ClientKey, dict[str, None]] = {}
-        self._former: dict[ClientKey, Interests] = {}
 
     def of(self, key: ClientKey, backfill: Backfill, topics: Topics) -> dict[str, None]:
         """Return the remaining topics of a backfill, in order of creation."""
@@ -197,20 +195,11 @@ class RemainingTopics:
                         break
         return known
 
-    def matches(self, key: ClientKey, backfill: Backfill, topic: str) -> Matches:
-        """Return the subscribers of one client to a remaining topic."""
-        former = self._former.get(key)
-        if former is None:
-            former = self._former[key] = Interests(self._inner_multi)
-            former.add(key, backfill.before)
-        return former.match(topic)
-
     def apply(self, backfills: Mapping[ClientKey, Backfill | None], removed: Iterable[str]) -> None:
         """Drop topics that are done or gone."""
         for key, backfill in backfills.items():
             if backfill is None:
                 self._topics.pop(key, None)
-                self._former.pop(key, None)
             elif key in self._topics:
                 remaining, first = self._topics[key], backfill.first
                 for topic in list(takewhile(lambda topic, first=first: topic != first, remaining)):  # type: ignore[misc]

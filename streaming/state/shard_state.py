@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from streaming.records.subscribers import ClientKey, Matches
 from streaming.state.client import NOTHING, Client, Interest, LastRequest, Subscription
 from streaming.state.delta import Backfill, ShardDelta
+from streaming.state.frames import Frame, former_interest, former_policy, frame, pinned
 from streaming.state.group import Group, GroupSelectors, Quotas, Roster
 from streaming.state.indexes import Alarms, Deadlines, Footprint, HeldCounts, Members, PatternTargets, RemainingTopics
 from streaming.state.interests import Interests
@@ -153,7 +154,9 @@ class ShardState(ShardGroups):
         self._tuning = tuning
         self._targets: PatternTargets | None = None
         self._deadlines: Deadlines | None = None
-        self._remaining = RemainingTopics(inner_multi=inner_multi)
+        self._remaining = RemainingTopics()
+        self._frames: dict[tuple[ClientKey, ...], Frame] = {}
+        self._by_group: dict[str, dict[ClientKey, Backfill]] | None = None
         self._held: HeldCounts | None = None
         self._footprint = Footprint()
         self._interests: Interests | None = None
@@ -218,22 +221,43 @@ class ShardState(ShardGroups):
         """
         if matches is None:
             matches = self.interests.match(topic)
-        announced = self.with_backfills(topic, matches, self.backfills)
-        return apply_policies(announced, topic, self.topics[topic], (self.interests,), self.restrictive_policies)
-
-    def with_backfills(self, topic: str, matches: Matches, keys: Iterable[ClientKey]) -> Matches:
-        """Return the matching subscribers as announced so far: by former interests on topics still to be filled.
-
-        Args:
-            topic: its name.
-            matches: all matching subscribers by the present interests.
-            keys: clients with a backfill under way.
-        """
-        behind = dict.fromkeys(key for key in keys if topic in self.remaining(key))
-        found = {row: texts for row, texts in matches.items() if row.client not in behind} if behind else matches
-        for key in behind:
-            found.update(self._remaining.matches(key, self.backfills[key], topic))
+        frames = self._frames_of(topic) if self.backfills else {}
+        if frames:
+            matches = {
+                row: texts
+                for row, texts in matches.items()
+                if row.group not in frames or row.client not in frames[row.group].keys
+            }
+        metadata = self.topics[topic]
+        found = apply_policies(matches, topic, metadata, (self.interests,), self.restrictive_policies)
+        for each in frames.values():
+            found.update(each.subscribers(topic, metadata))
         return found
+
+    def _frames_of(self, topic: str) -> dict[str, Frame]:
+        """Return the groups that a topic still sees as they were, because a backfill has not reached it."""
+        covering: dict[str, list[ClientKey]] = {}
+        for key in self.backfills:
+            if topic in self.remaining(key):
+                covering.setdefault(key.group, []).append(key)
+        return {group: self._frame(group, tuple(keys)) for group, keys in covering.items()}
+
+    def _frame(self, group: str, keys: tuple[ClientKey, ...]) -> Frame:
+        if keys not in self._frames:
+            backfills = [self.backfills[key] for key in keys]
+            policy, former = self.policy(group), former_policy(self, group, backfills)
+            differs = not (policy.plain and former.plain and policy[:2] == former[:2])
+            clients = {**(self.clients_of(group) if differs else {}), **pinned(group, backfills)}  # type: ignore[dict-item]
+            self._frames[keys] = frame(self, group, clients, backfills, self.new_interests())
+        return self._frames[keys]
+
+    def backfills_of(self, group: str) -> dict[ClientKey, Backfill]:
+        """Return the backfills of a group, the oldest first."""
+        if self._by_group is None:
+            self._by_group = {}
+            for key, each in self.backfills.items():
+                self._by_group.setdefault(key.group, {})[key] = each
+        return self._by_group.get(group, {})
 
     def remaining(self, key: ClientKey) -> dict[str, None]:
         """Return the topics that a backfill has still to go through, in order of creation."""
@@ -249,10 +273,10 @@ class ShardState(ShardGroups):
         return _rows(self, key)
 
     def asked(self, key: ClientKey) -> dict[str, None]:
-        """Return the stored topics that match a client's interest, or its former one while a backfill is under way."""
+        """Return the stored topics that match a client's interest, or a former one while a backfill is under way."""
         asked = dict.fromkeys(self.topics_of(self.interest(key)))
-        if key in self.backfills:
-            asked.update(dict.fromkeys(self.topics_of(self.backfills[key].before)))
+        for each in self.backfills_of(key.group).values():
+            asked.update(dict.fromkeys(self.topics_of(former_interest(self, key, [each]))))
         return asked
 
     def held(self, key: ClientKey) -> int:
@@ -281,6 +305,9 @@ class ShardState(ShardGroups):
     def apply(self, delta: ShardDelta) -> None:
         """Make the changes of a micro-batch, in the indexes that exist as well."""
         self._footprint.follow(delta, self.topics, self.clients)
+        self._frames.clear()
+        self._by_group = None
+        backfills = {key: self.backfills[key] for key in delta.backfills if key in self.backfills}
         self._apply_topics(delta)
         if delta.alarms:
             self._alarm_times.apply(delta.alarms)
@@ -296,6 +323,9 @@ class ShardState(ShardGroups):
         self._forget_shares(delta)
         if self._held is not None:
             self._held.update(delta.held)
+            for key, each in delta.backfills.items():
+                former = pinned(key.group, filter(None, (each, backfills.get(key))))
+                self._held.update(dict.fromkeys((*self.clients_of(key.group), *former)))
         self.latest_order = max(self.latest_order, delta.latest_order or _latest_order(delta)) if self else 0
         self._renew_interests(affected)
 
@@ -349,16 +379,15 @@ def _rows(state: ShardState, key: ClientKey) -> Iterator[tuple[str, Matches]]:
     """Yield a client's part in the subscribers of each topic that it receives."""
     policy = state.restrictive_policies.get(key.group)
     alone = None
-    if policy is None or not policy.exclusive:  # no other client matters
+    if (policy is None or not policy.exclusive) and not state.backfills_of(key.group):  # no other client matters
         alone = state.new_interests()
         alone.add(key, state.interest(key))
-    backfills = [key] if key in state.backfills else []
     for topic in state.asked(key):
         if alone is None:
             found = state.subscribers(topic)
         else:
-            matches = state.with_backfills(topic, alone.match(topic), backfills)
-            found = apply_policies(matches, topic, state.topics[topic], (alone,), state.restrictive_policies)
+            metadata = state.topics[topic]
+            found = apply_policies(alone.match(topic), topic, metadata, (alone,), state.restrictive_policies)
         own = {row: patterns for row, patterns in found.items() if row.client == key}
         if own:
             yield topic, own

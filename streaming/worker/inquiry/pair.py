@@ -10,6 +10,7 @@ from typing import NamedTuple
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, Shard, ShardState
 from streaming.state.client import NOTHING, Interest, Mode
+from streaming.state.frames import former_interest
 from streaming.state.holdings import Effort, is_beyond
 from streaming.state.interests import pattern_of
 from streaming.state.policy import accepts
@@ -182,7 +183,7 @@ class _Pair:
             PairVerdict.UNDER_WAY,
             "the client asks for it since a moment ago; a change of many topics is carried out over several "
             "micro-batches, and this topic is still to come",
-            None if key not in state.backfills else self._newest(self._asks),
+            self._newest(self._asks) if state.backfills_of(key.group) else None,
         )
 
     def _quota(self) -> QuotaFacts | None:
@@ -193,9 +194,8 @@ class _Pair:
     def _interest(self) -> Interest:
         """Return the interest in force for the topic: the former one while a change is under way."""
         state, key = self._state, self._key
-        if self._exists and key in state.backfills and self._topic in state.remaining(key):
-            return state.backfills[key].before
-        return state.interest(key)
+        backfills = state.backfills_of(key.group) if self._exists else {}
+        return former_interest(state, key, [e for at, e in backfills.items() if self._topic in state.remaining(at)])
 
     def _entries(self) -> list[EntryVerdict]:
         wanted, topic, inner_multi = self._interest(), self._topic, self._shard.inner_multi

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -33,6 +34,8 @@ _COUNTED: Final = 200_000
 
 _SLICE: Final = 100_000
 """Number of topics of a wide change that an answer evaluates; about 0.2 s."""
+
+_AT_ONCE: Final = replace(DEFAULT_TUNING, backfill_topics=1 << 62)
 
 
 class Planned(NamedTuple):
@@ -79,18 +82,19 @@ def plan_shard(state: ShardState, shard: Shard, planned: Planned, question: Ques
         tally.add(_wide_updates(batch, ClientKey(question.group or "", question.client or ""), topics))
         return tally.effect(cursor=end if end < len(state.topics) else None)
     problems = planned.problems if shard.is_first else []
-    steps = expand(state, events, shard)
+    steps = expand(state, events, shard, DEFAULT_TUNING if _goes_in_slices(state, events, shard) else _AT_ONCE)
     while tally.count < _COUNTED:
         try:
             tally.add([next(steps)])
         except StopIteration as end_of_steps:
             delta, found, ignored = end_of_steps.value
-            begun = tuple(tuple(key) for key, each in delta.backfills.items() if each and key not in state.backfills)
+            begun = [(key.group, each) for key, each in delta.backfills.items() if each and key not in state.backfills]
+            first = begun[0][1].first if begun else None
             return tally.effect(
                 [*problems, *(_problem(each) for each in found if each.message)],
                 map(str, ignored),
-                cursor=DEFAULT_TUNING.backfill_topics if begun else None,
-                wide=begun,
+                cursor=None if first is None else list(state.topics).index(first),
+                wide=tuple((group, client_id) for group, each in begun for client_id in each.clients),
             )
     steps.close()
     return tally.effect(problems, complete=False)
@@ -145,8 +149,20 @@ class _Tally:
                 )
 
 
+def _goes_in_slices(state: ShardState, events: list[tuple[Source, Event]], shard: Shard) -> bool:
+    """Return True if the topics of a client do not depend on other clients, so that slices can be evaluated alone."""
+    if len(state.topics) <= DEFAULT_TUNING.backfill_topics:
+        return False
+    batch = apply_events(state, events, shard, DEFAULT_TUNING)
+    groups = dict.fromkeys(key.group for key in batch.changed)
+    return len(groups) == 1 and all(
+        state.policy(group) == batch.view.policy(group) and state.policy(group).plain and not state.backfills_of(group)
+        for group in groups
+    )
+
+
 def _wide_updates(batch: MicroBatch, key: ClientKey, topics: list[str]) -> Iterator[UpdateColumns]:
-    """Yield the updates of a wide change of one client for some topics, as `backfill_updates` finds them."""
+    """Yield the updates of a wide change of one client for some topics."""
     change = batch.changed.get(key)
     if change is None:
         return

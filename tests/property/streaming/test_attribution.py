@@ -9,8 +9,8 @@ import pytest
 from streaming.records.columns import Event
 from streaming.records.model import Source, SubscriptionRequest
 from streaming.state import Shard, ShardState
-from streaming.tuning import DEFAULT_TUNING, Tuning
-from tests.support.attribution import differences, in_reading_order
+from streaming.tuning import Tuning
+from tests.support.attribution import differences, in_reading_order, net, together
 from tests.support.builders import (
     DELETED,
     MQTT,
@@ -136,18 +136,20 @@ def test_each_update_names_the_event_that_decided(name: str) -> None:
     assert compared > HISTORIES
 
 
-def test_a_backfill_under_way_is_an_event_before_the_others() -> None:
-    """It is carried out at once when another event of its client or group comes."""
-    tuning = Tuning(backfill_topics=1)
+def test_a_backfill_names_the_event_as_if_it_were_carried_out_at_once() -> None:
+    tuning, compared = Tuning(backfill_topics=1), 0
     for seed in range(HISTORIES):
         random = Random(f"backfill {seed}")
         writer, shard, state = Writer(random, exclusive=True, selectors=True), Shard("p"), ShardState()
         state.apply(expanded(state, writer.topics(), shard).delta)
-        for _ in range(5):
+        for _ in range(8):
             events = in_reading_order(writer.events(1))
-            found = expanded(state, events, shard, tuning)
-            state.apply(found.delta)
-            while state.backfills and random.random() < 0.5:
-                state.apply(expanded(state, [], shard, tuning).delta)
-            events = in_reading_order(writer.events(random.randint(2, 4)))
-            assert differences(state, events, shard, DEFAULT_TUNING) == {}, (seed, events)
+            wanted, updates = together(state, events, shard), []
+            while events or state.backfills:
+                found = expanded(state, events, shard, tuning)
+                state.apply(found.delta)
+                updates += found.updates
+                events = []
+            assert net(updates) == wanted, (seed, events)
+            compared += len(updates)
+    assert compared > HISTORIES

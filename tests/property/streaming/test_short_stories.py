@@ -77,6 +77,8 @@ def much_later(event: Event) -> Later:
 
 END_BYTES = (262_144, 260, 40)
 """Sizes of the records of ends: of several requests, of one request, and of less."""
+STEPS = (1, 20_000, 1, 1, 20_000)
+"""Topics of a step of a backfill: one, or all. Five sizes, so that each cut and pace meets both."""
 TTL_MS = 15_000
 SCOPES = {
     "ends and versions": Scope(
@@ -221,7 +223,8 @@ def test_every_short_story_ends_in_the_relation_of_single_records(name: str, sha
         for batches in cuts(rest):
             for pace in PACES:
                 job = Simulation(routing, client_timeout_ms=LEASE_MS, cap_requests=caps)
-                job.worker = Worker(job.config, Tuning(end_bytes=END_BYTES[told % len(END_BYTES)]))
+                sizes = {"end_bytes": END_BYTES[told % len(END_BYTES)], "backfill_topics": STEPS[told % len(STEPS)]}
+                job.worker = Worker(job.config, Tuning(**sizes))
                 found = pace(job, [*([each] for each in first), *batches])
                 assert found == wanted, (pace.__name__, [[each.value for each in batch] for batch in batches])
                 assert refused(job) == [place.offset for place in oracle.refused]

@@ -1,6 +1,7 @@
 """A change that is about many topics is carried out in slices, and nobody waits for it."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, Sub
 from streaming.records.parsing import parse_clock
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause
+from streaming.state import replay
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.output import OutputKind
@@ -32,7 +34,7 @@ from tests.support.story import Said, added, removed
 from tests.support.story import Story as AnyStory
 
 UNLIMITED = bound(quota=-1)
-KEY = ClientKey("g", "c")
+KEY = ClientKey("g", "")
 
 
 TWO_AT_A_TIME = Tuning(backfill_topics=2)
@@ -42,6 +44,13 @@ class Story(AnyStory):
     """A shard that goes through two topics of a backfill at once."""
 
     tuning = TWO_AT_A_TIME
+
+    def finish(self) -> set[Said]:
+        """Run micro-batches until no backfill is left, and return their updates."""
+        said: set[Said] = set()
+        while self.state.backfills:
+            said |= self.then(wake(0))
+        return said
 
 
 def subscribed(topic: str, *patterns: str) -> Said:
@@ -169,30 +178,31 @@ def test_who_has_left_gives_up_the_rest_when_its_group_becomes_exclusive() -> No
     story = Story(UNLIMITED, replace("*"), *map(created, "abcde"))
     story.then(leave())
     story.then(bound(exclusive=True, quota=-1))
-    assert (story.held(), story.state.backfills) == ([], {})
+    story.finish()
+    assert story.held() == []
 
 
 @pytest.mark.rule("backfill")
-def test_another_request_carries_out_the_rest(story: Story) -> None:
-    """In the same batch: what the client has, and what it asks for now, is all that counts."""
+def test_another_request_joins_the_backfill(story: Story) -> None:
+    """Topics that it has passed follow at once, and topics still to come go from the first request to the last."""
     assert story.then(replace("d", "e")) == {
-        unsubscribed("a"), unsubscribed("b"), subscribed("d", "d"), subscribed("e", "e")
+        unsubscribed("a"), unsubscribed("b"), subscribed("d", "d")
     }  # fmt: skip
+    assert story.then(wake(0)) == {subscribed("e", "e")}
     assert story.state.backfills == {}
 
 
 @pytest.mark.parametrize("others", [[add("x")], [add("x"), drop("y")]], ids=["one", "several"])
 def test_the_rest_is_that_of_the_request_that_asked_for_it(others: list[SubscriptionRequest]) -> None:
-    """With its place and its offset option, although other requests carry it out."""
+    """With its place and its offset option, although the client has sent other requests since."""
     options = [{"type": "TAIL_N", "value": 1}, {"type": "TAIL_N", "value": 2}]
-    story = Story(UNLIMITED, *map(created, "abcx"))
-    story.then(replace("a", "b", "c")._replace(offset_option=options[0]))
+    story = Story(UNLIMITED, *map(created, "abcdex"))
+    story.then(replace(*"abcde")._replace(offset_option=options[0]))
     asked = story.expansion.updates[0].source
-    story.then(*(other._replace(offset_option=options[1]) for other in others))
-    found = {update.lite_topic: (update.source, update.offset_option) for update in story.expansion.updates}
-    assert found["c"] == (asked, options[0])
-    assert found["x"][0] != asked
-    assert found["x"][1] == options[1]
+    story.then(deleted("x"), created("x"), *(other._replace(offset_option=options[1]) for other in others))
+    story.then(wake(0))
+    (found,) = story.expansion.updates
+    assert (found.lite_topic, found.source, found.offset_option) == ("e", asked, options[0])
 
 
 def test_the_same_request_again_changes_nothing(story: Story) -> None:
@@ -210,9 +220,12 @@ def test_the_same_request_again_changes_nothing(story: Story) -> None:
         (bound(quota=-1, wildcard=False), ""),
     ],
 )
-def test_an_event_of_the_group_carries_out_the_rest(story: Story, group: GroupEvent, held: str) -> None:
+def test_an_event_of_the_group_joins_the_backfill(story: Story, group: GroupEvent, held: str) -> None:
+    """With a quota, all is carried out at once."""
     story.then(group)
-    assert ("".join(story.held()), story.state.backfills) == (held, {})
+    assert bool(story.state.backfills) is (group.attributes[QUOTA] == "-1")
+    story.finish()
+    assert "".join(story.held()) == held
 
 
 def test_the_rest_follows_the_former_request_when_a_quota_comes() -> None:
@@ -225,8 +238,7 @@ def test_the_rest_follows_the_former_request_when_a_quota_comes() -> None:
 
 def test_two_clients_go_on_side_by_side(story: Story) -> None:
     story.then(replace("**", client="d"))
-    assert ("".join(story.held()), "".join(story.held("d"))) == ("abcd", "ab")
-    story.then(wake(0))
+    assert ("".join(story.held()), "".join(story.held("d"))) == ("abcd", "abcd")
     story.then(wake(0))
     assert ("".join(story.held()), "".join(story.held("d"))) == ("abcde", "abcde")
 
@@ -234,26 +246,59 @@ def test_two_clients_go_on_side_by_side(story: Story) -> None:
 @pytest.mark.parametrize(
     ("group", "event"),
     [
-        (bound(), replace("*")),
-        (bound(quota=-1, exclusive=True), replace("*")),
-        (UNLIMITED, replace("*", tag="x")),
+        (bound(quota=4), replace("a", "b", "c")),
         (UNLIMITED, replace("a", "b")),
     ],
-    ids=["quota", "exclusive", "selector", "few"],
+    ids=["quota", "few"],
 )
-def test_what_concerns_others_or_is_little_is_carried_out_at_once(
-    group: GroupEvent, event: SubscriptionRequest
-) -> None:
-    """Where a quota, another client or a selector has a say, or no more topics match than fit into a slice."""
+def test_little_and_what_a_quota_concerns_is_carried_out_at_once(group: GroupEvent, event: SubscriptionRequest) -> None:
     story = Story(group, *map(created, "abcde"))
     story.then(event)
     assert story.state.backfills == {}
 
 
-def test_with_other_terms_it_is_carried_out_at_once() -> None:
+def test_an_exclusive_group_goes_in_slices() -> None:
+    """Of request, attributes and selector: each topic has one holder at any time."""
     story = Story(bound(quota=-1, exclusive=True), replace("*", client="d"), *map(created, "abcde"))
-    story.then(UNLIMITED, replace("*"))
-    assert (story.held(), story.state.backfills) == ([*"abcde"], {})
+    for events, holder in (
+        ([replace("*")], "c"),
+        ([leave()], "d"),
+        ([UNLIMITED], "cd"),
+        ([bound(quota=-1, exclusive=True), add("*", client="d"), add("*")], "c"),
+        ([add("*", client="d", tag="x")], ""),
+    ):
+        if holder == "cd":
+            story.then(add("*"))
+            story.finish()
+        story.then(*events)
+        assert story.state.backfills != {}
+        assert story.finish() != set()
+        assert {name for name in "cd" for _ in story.held(name)} == set(holder)
+        assert all(story.held(name) == [*"abcde"] for name in holder)
+
+
+@pytest.mark.rule("backfill")
+def test_two_wide_events_of_a_group_share_one_backfill_or_two() -> None:
+    """However many follow, since each joins those under way."""
+    story = Story(UNLIMITED, *map(created, "abcdefghij"))
+    for number in range(6):
+        story.then(
+            replace("*" if number % 2 else "**"), *([replace("*", client="d")] if number % 3 else [leave(client="d")])
+        )
+        assert len(story.state.backfills) <= 2
+        assert len({update.lite_topic for update in story.expansion.updates}) <= 4
+    story.finish()
+    assert story.held() == story.held("d") == [*"abcdefghij"]
+
+
+def test_a_former_release_wrote_one_backfill_for_each_client(story: Story) -> None:
+    """Each with the interest that was in force before, and the place of the request."""
+    before, source = [False, [], None], ["subscriptions", 0, 7, 0, 9]
+    fields = [before, "c", "e", source, Cause.SUBSCRIBED, Cause.UNSUBSCRIBED, None]
+    body: list[Any] = [[], [], [], [], [], [], [], [[["g", ""], None], [["g", "c"], fields]], [], 0]
+    replay(story.state, [body])
+    assert list(story.state.backfills) == [ClientKey("g", "c")]
+    assert story.finish() == {subscribed("c"), subscribed("d"), subscribed("e")}
 
 
 def test_receive_all_goes_in_slices_whatever_the_quota() -> None:
@@ -266,11 +311,11 @@ def test_receive_all_goes_in_slices_whatever_the_quota() -> None:
 def test_another_worker_counts_what_a_client_has_not_yet_given_up() -> None:
     """A quota may hold as soon as it asks for something else."""
     story = Story(bound(quota=2), replace(), *map(created, "abcde"))
-    other = decode(encode(story.state))
-    assert other.held(KEY) == 5
+    other, client = decode(encode(story.state)), ClientKey("g", "c")
+    assert other.held(client) == 5
     story.then(leave())
     other.replay(story.expansion.delta)
-    assert (other.held(KEY), story.held()) == (3, [*"cde"])
+    assert (other.held(client), story.held()) == (3, [*"cde"])
 
 
 def test_rows_of_their_own_go_in_slices() -> None:

@@ -218,8 +218,10 @@ def test_topics_that_go_during_many_backfills_cost_each_backfill_once() -> None:
     tuning, found = Tuning(backfill_topics=1), list[int]()
     for clients in (FEW, 2 * FEW):
         state, shard = ShardState(), Shard("p")
-        group, *requests = wild(clients, quota=-1)
-        for at, events in enumerate(([group, *topics(20)], requests)):
+        groups = [bound(f"g{each}", quota=-1) for each in range(clients)]
+        requests = [replace("*", group=f"g{each}") for each in range(clients)]
+        batches: list[list[Event]] = [[*groups, *topics(20)], [*requests]]
+        for at, events in enumerate(batches):
             state.apply(expanded(state, sourced(events, 1_000 * at), shard, tuning).delta)
         assert len(state.backfills) == clients
         gone = [deleted(f"t{each}") for each in range(10, 20)]

@@ -29,6 +29,7 @@ from streaming.records.updates import Cause
 from streaming.state import Backfill, Group, GroupSelectors, ShardDelta, ShardState, append
 from streaming.state.blocks import Block
 from streaming.state.client import ABSENT, Client, Interest, LastRequest, Mode, Subscription
+from streaming.state.delta import Former, PolicyEvent
 from streaming.state.group import Selection
 from streaming.state.policy import GroupPolicy
 from streaming.storage import journal
@@ -106,10 +107,11 @@ def filled() -> ShardState:
     made.alarms = {7_000: True}
     asked = Interest(True, subscription.blocks, 2)
     source = Source("s", 0, 1, 0, 9)
+    former = Former(asked, source, Cause.UNSUBSCRIBED, {"type": "TAIL_N", "value": 3})
+    policy = GroupPolicy(Mode.WILDCARD, exclusive=True, selector=SelectorSpec("TAG", "x"))
     made.backfills = {
-        ClientKey("g", "apart"): Backfill(
-            asked, "a__b", "😀", source, Cause.SUBSCRIBED, Cause.UNSUBSCRIBED, {"type": "TAIL_N", "value": 3}
-        )
+        ClientKey("g", ""): Backfill({"apart": former}, "a__b", "😀"),
+        ClientKey("g", " "): Backfill({}, "a__b", "a__b", policy, PolicyEvent(source, "shared")),
     }
     made.latest_order = 9
     return made
@@ -399,15 +401,31 @@ def test_the_format_is_known() -> None:
             ((7_000, True),),
             (
                 (
-                    ("g", "apart"),
+                    ("g", ""),
                     (
-                        (True, ((4, 0, 40, None, ("a__*", "b")), (6, 1, 60, ("wamp", None, True), ("c..",))), 2),
+                        (
+                            (
+                                "apart",
+                                (True, subscription[2], 2),
+                                ("s", 0, 1, 0, 9),
+                                "UNSUBSCRIBED",
+                                {"type": "TAIL_N", "value": 3},
+                            ),
+                        ),
                         "a__b",
                         "😀",
-                        ("s", 0, 1, 0, 9),
-                        "SUBSCRIBED",
-                        "UNSUBSCRIBED",
-                        {"type": "TAIL_N", "value": 3},
+                        None,
+                        None,
+                    ),
+                ),
+                (
+                    ("g", " "),
+                    (
+                        (),
+                        "a__b",
+                        "a__b",
+                        ("wildcard", False, True, ("TAG", "x"), -1),
+                        (("s", 0, 1, 0, 9), "shared"),
                     ),
                 ),
             ),

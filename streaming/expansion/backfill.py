@@ -1,0 +1,262 @@
+"""Backfills: changes of a group that concern many topics, carried out over several micro-batches.
+
+A request or a group event may concern millions of topics. The state has its result at once, but the relation follows in
+steps: a backfill keeps the former interests of clients, or the former policy of the group, in force for the topics
+still to come. A micro-batch of a shard visits at most `Tuning.backfill_topics` of them. The shard writes a record that
+wakes it, and continues with the next micro-batch. New topics follow the present group at once, and so do topics that
+no backfill covers.
+
+A further wide change joins the backfills under way. It begins another one only if they do not cover enough topics.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, count, islice
+from math import inf
+
+from streaming.expansion.micro_batch import InterestChange, MicroBatch
+from streaming.expansion.timeline import GroupMoment, of_policy, of_request
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Cause, Op
+from streaming.state import Backfill
+from streaming.state.client import NOTHING, Interest
+from streaming.state.delta import Former, PolicyEvent
+from streaming.state.frames import former_interest, former_policy, pinned
+from streaming.state.policy import GroupPolicy
+
+_ROWS_PER_TOPIC = 10
+"""Subscribers for each topic of a step, on average; topics with more make the step shorter."""
+
+
+class GroupBackfills:
+    """Backfills of one group before and after a micro-batch.
+
+    Args:
+        batch: the micro-batch.
+        group: the group.
+        changes: clients of the group that changed.
+        groups: number of groups that share the topics of a step.
+
+    Attributes:
+        before: backfills of the state, the oldest first.
+        after: backfills in force after the micro-batch; the first one takes a step.
+        done: the topics of the step.
+        rows: number of subscribers that were compared.
+    """
+
+    def __init__(self, batch: MicroBatch, group: str, changes: dict[ClientKey, InterestChange], groups: int) -> None:
+        self._batch = batch
+        self._group = group
+        self._changes = changes
+        self.before = batch.state.backfills_of(group)
+        self.after = dict(self.before)
+        self.done: dict[str, None] = {}
+        self.rows = 0
+        self._begun: ClientKey | None = None
+        self._policy_is_wide = False
+        self._wide: dict[ClientKey, None] = {}
+        self._most: float = max(1, batch.tuning.backfill_topics // max(1, groups))
+        self._requested: list[ClientKey] = []
+        if self.before or len(batch.state.topics) > batch.tuning.backfill_topics:
+            self._requested = [key for key in batch.delta.clients if key.group == group]
+            self._find_wide()
+            if self._has_quotas():
+                self._most, self.after, self._policy_is_wide, self._wide = inf, {}, False, {}
+            elif self._policy_is_wide or self._wide:
+                self._join()
+
+    @property
+    def policies(self) -> list[GroupPolicy]:
+        """Former policies in force for some topics."""
+        return [each.policy for each in (*self.before.values(), *self.after.values()) if each.policy is not None]
+
+    @property
+    def clients(self) -> dict[ClientKey, None]:
+        """Clients with a former interest, or with a request."""
+        found = pinned(self._group, (*self.before.values(), *self.after.values()))
+        return {**found, **dict.fromkeys(self._requested)} if found or self.policies else found
+
+    def covering(self, topic: str, *, after: bool) -> tuple[ClientKey, ...]:
+        """Return the backfills that cover a stored topic before the micro-batch, or after it."""
+        if not after:
+            return tuple(key for key in self.before if topic in self._topics(key))
+        current = next(iter(self.after), None)
+        return tuple(
+            key for key in self.after if topic in self._topics(key) and not (key == current and topic in self.done)
+        )
+
+    def step(self) -> Iterator[str]:
+        """Yield the topics of the step of the oldest backfill; of all backfills if a quota applies."""
+        keys = list(self.after)[:1] or list(self.before)
+        for topic in chain.from_iterable(map(self._topics, keys)):
+            if len(self.done) >= self._most or self.rows >= _ROWS_PER_TOPIC * self._most:
+                return
+            if topic not in self._batch.delta.removed and topic not in self.done:
+                self.done[topic] = None
+                yield topic
+
+    def affected(self, *, exclusive: bool, policy_changed: bool) -> dict[str, None]:
+        """Return the stored topics to compare at once."""
+        found: dict[str, None] = {}
+        state = self._batch.state
+        if (self._policy_is_wide or self._wide) and self._begun is None:
+            found.update(dict.fromkeys(self._uncovered()))
+        if self._policy_is_wide:
+            return found
+        for key, change in self._changes.items():
+            if key not in self._wide:
+                both = (change.before, change.after) if policy_changed else change.differences(ordered=exclusive)
+                for wanted in both:
+                    if wanted != NOTHING:
+                        found.update(dict.fromkeys(state.topics_of(wanted)))
+        for key, wanted in self._former_differences(exclusive=exclusive):
+            if key not in self._wide and wanted != NOTHING:
+                found.update(dict.fromkeys(state.topics_of(wanted)))
+        return found
+
+    def note(self) -> None:
+        """Put the remaining topics of each backfill into the delta."""
+        removed, changes = self._batch.delta.removed, self._batch.delta.backfills
+        changes.update(dict.fromkeys(key for key in self.before if key not in self.after))
+        current = next(iter(self.after), None)
+        for key, each in self.after.items():
+            topics, done = self._topics(key), self.done if key == current else {}
+            first = next((topic for topic in topics if topic not in removed and topic not in done), None)
+            if first is not None:
+                last = next(topic for topic in reversed(topics) if topic not in removed)  # type: ignore[call-overload]
+                renewed = each._replace(first=first, last=last)
+                if renewed != self.before.get(key):
+                    changes[key] = renewed
+            elif key in self.before:
+                changes[key] = None
+
+    def event(
+        self, op: Op, key: ClientKey, covering: tuple[Collection[ClientKey], ...], asked: tuple[bool, bool]
+    ) -> GroupMoment:
+        """Return the event behind an update of a topic that a backfill covers.
+
+        It is the last request of the client if its entries decide, else the last event of the group.
+
+        Args:
+            op: of the update.
+            key: the client.
+            covering: backfills that cover the topic before and after the micro-batch.
+            asked: the client has a matching entry before and after it.
+        """
+        passed = [self.before[each] for each in covering[0] if each not in covering[1]]
+        own = [self._of_former(key, each.clients[key.client_id]) for each in passed if key.client_id in each.clients]
+        own += map(of_request, self._batch.view.request_steps(key))
+        others = [
+            self._of_former(other, former)
+            for each in passed
+            for client_id, former in each.clients.items()
+            if (other := ClientKey(self._group, client_id)) != key
+        ]
+        others += [
+            of_request(step)
+            for other in self._changes
+            if other != key
+            for step in self._batch.view.request_steps(other)
+        ]
+        policies = [self._of_event(each.event) for each in passed if each.event is not None]
+        policies += map(of_policy, self._batch.view.policy_steps(self._group))
+        is_own = own and (asked[0] is not asked[1] or (op is Op.ADD and not policies))
+        return (own if is_own else policies or others or own)[-1]
+
+    def _of_former(self, key: ClientKey, former: Former) -> GroupMoment:
+        return GroupMoment(former.source, key, Cause.SUBSCRIBED, former.cause, former.offset_option)
+
+    def _of_event(self, event: PolicyEvent) -> GroupMoment:
+        return GroupMoment(event.source, None if event.client_id is None else ClientKey(self._group, event.client_id))
+
+    def _topics(self, key: ClientKey) -> Collection[str]:
+        return self._batch.state.topics if key == self._begun else self._batch.state.remaining(key)
+
+    def _has_quotas(self) -> bool:
+        """Return True if a quota can take topics away from a client whose topics may change."""
+        view, group = self._batch.view, self._group
+        keys = {**self._wide, **pinned(group, self.before.values())}
+        if self._policy_is_wide or view.regroups(group) or (keys and self._is_exclusive):
+            keys.update(dict.fromkeys(view.clients_of(group)))
+        is_concerned = self.before or self._policy_is_wide or self._wide
+        topics = len(self._batch.state.topics) + len(self._batch.delta.added)
+        return bool(is_concerned) and any(
+            share is not None and share < topics for key in keys for share in view.quota_shares(key)
+        )
+
+    @property
+    def _is_exclusive(self) -> bool:
+        policies = self._batch.state.policy(self._group), self._batch.view.policy(self._group), *self.policies
+        return any(each.exclusive for each in policies)
+
+    def _find_wide(self) -> None:
+        """Find the changes that concern many topics."""
+        state, view = self._batch.state, self._batch.view
+        former, later = state.policy(self._group), view.policy(self._group)
+        if former.terms != later.terms:
+            both = (wanted for change in self._changes.values() for wanted in (change.before, change.after))
+            self._policy_is_wide = bool(self.before) or self._are_many(map(state.topics_of, both))
+        exclusive = self._is_exclusive
+        if self._policy_is_wide:
+            self._wide = dict.fromkeys(self._requested)
+        elif former.terms == later.terms:
+            for key, change in self._changes.items():
+                if self._are_many(map(state.topics_of, change.differences(ordered=exclusive))):
+                    self._wide[key] = None
+        for key, wanted in self._former_differences(exclusive=exclusive):
+            if key not in self._wide and self._are_many([state.topics_of(wanted)]):
+                self._wide[key] = None
+
+    def _join(self) -> None:
+        """Let the backfills carry out the wide changes, and begin one if they cover too few topics."""
+        if self._are_many([self._uncovered()]):
+            names = (ClientKey(self._group, " " * number) for number in count())
+            self._begun = next(key for key in names if key not in self.before)
+            self.after[self._begun] = Backfill({}, "", "")
+        self.after = {key: self._joined(each) for key, each in self.after.items()}
+
+    def _former_differences(self, *, exclusive: bool) -> Iterator[tuple[ClientKey, Interest]]:
+        """Yield what requests change under former policies, under which entries may have another meaning."""
+        state, view = self._batch.state, self._batch.view
+        for each in self.before.values():
+            if each.policy is not None:
+                for key in self._requested:
+                    before, after = former_interest(state, key, [each]), former_interest(view, key, [each])
+                    if before != after:
+                        yield key, after.without(before, ordered=exclusive)
+                        yield key, before.without(after, ordered=exclusive)
+
+    def _joined(self, backfill: Backfill) -> Backfill:
+        """Return a backfill that carries out the changes of this micro-batch as well."""
+        state, view, group, clients = self._batch.state, self._batch.view, self._group, dict(backfill.clients)
+        policy, event = backfill.policy, backfill.event
+        if self._policy_is_wide:
+            policy = former_policy(state, group, [backfill])
+            step = view.policy_steps(group)[-1]
+            event = PolicyEvent(step.source, step.key and step.key.client_id)
+        for key in self._wide:
+            before = former_interest(state, key, [backfill])
+            change = self._changes.get(key)
+            if change is not None:
+                clients[key.client_id] = Former(before, change.source, change.cause_remove, change.offset_option)
+            elif event is not None:
+                clients[key.client_id] = Former(before, event.source, Cause.GROUP_CHANGED)
+        return backfill._replace(clients=clients, policy=policy, event=event)
+
+    def _uncovered(self) -> Iterator[str]:
+        """Yield the stored topics that no backfill covers."""
+        removed = self._batch.delta.removed
+        remaining = list(map(self._topics, self.before))
+        return (
+            topic
+            for topic in self._batch.state.topics
+            if topic not in removed and not any(topic in topics for topics in remaining)
+        )
+
+    def _are_many(self, several: Iterable[Iterable[str]]) -> bool:
+        """Return True if some topics are more than a step."""
+        most, found = self._batch.tuning.backfill_topics, dict[str, None]()
+        for topics in several:
+            found.update(dict.fromkeys(islice(topics, most + 1)))
+            if len(found) > most:
+                return True
+        return False
