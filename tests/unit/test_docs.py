@@ -116,7 +116,9 @@ def test_the_forms_of_a_setting_are_valid(
     Path("reexpand.toml").write_text(example, encoding="utf-8")
     monkeypatch.setenv("REEXPAND_CONFIG", "reexpand.toml")
     assert by_variable == getattr(load(given), name) != default
-    assert not isinstance(default, str) or given_default == f"`{default}`"
+    if isinstance(default, str | int | float):
+        shown = f"`{default}`" if isinstance(default, str) else "no" if default is False else f"{default:,}"
+        assert given_default == shown
 
 
 @pytest.mark.parametrize("word", WORDS)
