@@ -15,8 +15,6 @@ MatcherError
 from collections.abc import Iterable
 from typing import ClassVar
 
-_SHOWN = 80  # characters; error messages cut longer texts of the user
-
 
 class MatcherError(Exception):
     """Base of every exception raised on purpose by this package."""
@@ -45,7 +43,7 @@ class Malformed(MatcherError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"invalid {self.kind} {_shown(self.text)!r} at segment {self.segment} (character {self.position}): "
+            f"invalid {self.kind} {shown(self.text)!r} at segment {self.segment} (character {self.position}): "
             f"{self.reason}; {self.hint}"
         )
 
@@ -84,7 +82,7 @@ class _UnknownName(MatcherError, LookupError):
         self.known = known
 
     def __str__(self) -> str:
-        return f"no {self.kind} is named {_shown(self.name)!r}; use one of {', '.join(self.known)}"
+        return f"no {self.kind} is named {shown(self.name)!r}; use one of {', '.join(self.known)}"
 
 
 class UnknownDialect(_UnknownName):
@@ -121,7 +119,7 @@ class SelectorSyntaxError(MatcherError, ValueError):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"invalid selector {_shown(self.text)!r} at character {self.position}: {self.reason}; {self.hint}"
+        return f"invalid selector {shown(self.text)!r} at character {self.position}: {self.reason}; {self.hint}"
 
 
 class SelectorError(MatcherError):
@@ -135,9 +133,10 @@ class CorruptIndex(MatcherError, ValueError):
 def refuse_text(argument: str, value: object) -> None:
     """Raise a TypeError for a single text in place of a list: iteration would take each character for an item."""
     if isinstance(value, str):
-        shown = _shown(value)
-        raise TypeError(f"{argument} must be a list of texts, not the text {shown!r}; write [{shown!r}]")
+        text = shown(value)
+        raise TypeError(f"{argument} must be a list of texts, not the text {text!r}; write [{text!r}]")
 
 
-def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+def shown(text: str, limit: int = 80) -> str:
+    """Return a text of the user for messages, cut after a number of characters."""
+    return text if len(text) <= limit else text[:limit] + "..."

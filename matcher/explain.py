@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from matcher.dialects import Dialect, get_dialect
-from matcher.errors import InvalidTopic
+from matcher.errors import InvalidTopic, shown
 from matcher.pattern import MANY, ONE, Automaton, Pattern, Segment, Tail
 
 __all__ = ["Explanation", "Outcome", "Step", "explain"]
@@ -257,15 +257,11 @@ def _written(pattern: Pattern, separator: str) -> list[str]:
     return [want if isinstance(want, str) else want.value for want in pattern.segments] + [pattern.tail.value]
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-
-
 def _quoted(text: str | None) -> str:
-    return repr(_short(text or ""))
+    return repr(shown(text or "", _SHOWN))
 
 
 def _cell(text: str | None) -> str:
     if text is None:
         return "(none)"
-    return _short(text) if text and text.isprintable() else _quoted(text)
+    return shown(text, _SHOWN) if text and text.isprintable() else _quoted(text)

@@ -215,33 +215,29 @@ class TopicFilter:
         self, own: Collection[str], include: Collection[str] = (), exclude: Collection[str] = (), dialect: str = "nats"
     ) -> None:
         self._own = frozenset(own)
-        self._include, self._exclude = _Patterns(include, dialect), _Patterns(exclude, dialect)
+        self._include, self._exclude = _predicate(include, dialect), _predicate(exclude, dialect)
         self._includes_all = not include
 
     def __call__(self, name: str) -> bool:
         """Return True if a topic must be announced."""
         if name in INTERNAL or name in self._own:
             return False
-        return (self._includes_all or self._include.match(name)) and not self._exclude.match(name)
+        return (self._includes_all or self._include(name)) and not self._exclude(name)
 
 
-class _Patterns:
-    """Patterns of Kafka topics; the catch-all pattern of a dialect matches every topic."""
-
-    def __init__(self, patterns: Collection[str], dialect: str) -> None:
+def _predicate(patterns: Collection[str], dialect: str) -> Callable[[str], bool]:
+    """Return a predicate of the Kafka topics that match; the catch-all pattern of a dialect matches every topic."""
+    try:
+        index: matcher.PatternIndex[None] = matcher.PatternIndex(dialect)
+    except matcher.UnknownDialect as error:
+        raise ConfigInvalid(f"--dialect: {error}") from None
+    for pattern in patterns:
         try:
-            self._index: matcher.PatternIndex[None] = matcher.PatternIndex(dialect)
-        except matcher.UnknownDialect as error:
-            raise ConfigInvalid(f"--dialect: {error}") from None
-        self._match_all = any(is_everything(pattern, dialect) for pattern in patterns)
-        for pattern in patterns:
-            try:
-                reason = unmatchable(pattern, dialect)
-            except matcher.InvalidPattern as error:
-                raise ConfigInvalid(f"{error}; the dialect is {dialect}, which --dialect changes") from None
-            if reason is not None:
-                raise ConfigInvalid(f"the pattern {pattern!r} has {reason} The dialect is {dialect}; see --dialect.")
-            self._index.add(pattern, None)
-
-    def match(self, name: str) -> bool:
-        return self._match_all or bool(self._index.match(name))
+            reason = unmatchable(pattern, dialect)
+        except matcher.InvalidPattern as error:
+            raise ConfigInvalid(f"{error}; the dialect is {dialect}, which --dialect changes") from None
+        if reason is not None:
+            raise ConfigInvalid(f"the pattern {pattern!r} has {reason} The dialect is {dialect}; see --dialect.")
+        index.add(pattern, None)
+    match_all = any(is_everything(pattern, dialect) for pattern in patterns)
+    return lambda name: match_all or bool(index.match(name))

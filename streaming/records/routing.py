@@ -64,19 +64,14 @@ class Routing:
         """Return True if an entry can match topics of every shard, and not only the topic of the same name."""
         if notation.dialect == LITE.dialect:
             return not _WILDCARDS.isdisjoint(self._routed_segments(entry))
-        return not _is_literal(entry, notation.dialect, notation.policy)
+        try:  # dialects have other separators than routing
+            return get_dialect(notation.dialect).parse(entry, policy=notation.policy).literal != entry
+        except InvalidPattern:
+            return True
 
     def _routed_segments(self, text: str) -> list[str]:
         segments = text.split(SEPARATOR)
         return segments[: self.depth] if self.depth else segments
-
-
-def _is_literal(entry: str, dialect: str, policy: str | None) -> bool:
-    """Return True if a pattern matches one topic only, itself. Dialects have other separators than routing."""
-    try:
-        return get_dialect(dialect).parse(entry, policy=policy).literal == entry
-    except InvalidPattern:
-        return False
 
 
 COORDINATOR = ""

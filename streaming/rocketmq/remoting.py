@@ -267,19 +267,17 @@ class Link:
     async def _open(self) -> asyncio.StreamWriter:
         async with self._opening:
             if self._connection is None or self._connection[1].done():
-                reader, writer = await self._connect()
+                host, _, port = self.address.rpartition(":")
+                try:
+                    async with asyncio.timeout(_CONNECT_SECONDS):
+                        reader, writer = await asyncio.open_connection(host, int(port), ssl=self._access.tls)
+                except TimeoutError:
+                    message = f"{self.address} does not answer within {_CONNECT_SECONDS:.0f} s"
+                    raise Unreachable(message) from None
+                except (OSError, ValueError) as error:
+                    raise Unreachable(f"{self.address} cannot be reached ({error})") from None
                 self._connection = writer, asyncio.create_task(self._read(reader, writer))
             return self._connection[0]
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        host, _, port = self.address.rpartition(":")
-        try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                return await asyncio.open_connection(host, int(port), ssl=self._access.tls)
-        except TimeoutError:
-            raise Unreachable(f"{self.address} does not answer within {_CONNECT_SECONDS:.0f} s") from None
-        except (OSError, ValueError) as error:
-            raise Unreachable(f"{self.address} cannot be reached ({error})") from None
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Deliver each response to its waiting request. Ignore requests that the server initiates."""

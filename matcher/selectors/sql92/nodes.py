@@ -6,13 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from matcher.errors import SelectorError
+from matcher.errors import SelectorError, shown
 from matcher.selectors.sql92.values import Value, compare, compare_as_numbers, negate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-_SHOWN: Final = 80  # characters; messages cut longer values
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +238,5 @@ def _is_ordered(node: Node, operator: str, left: Value, bound: Node, properties:
 
 
 def _unreadable(node: Node, left: Value, right: Value) -> SelectorError:
-    return SelectorError(f"at character {node.position}: {_shown(left)} and {_shown(right)} cannot be compared")
-
-
-def _shown(value: Value) -> str:
-    """Return a value for messages; properties can be long."""
-    return repr(value if not isinstance(value, str) or len(value) <= _SHOWN else value[:_SHOWN] + "...")
+    one, other = (repr(shown(value) if isinstance(value, str) else value) for value in (left, right))
+    return SelectorError(f"at character {node.position}: {one} and {other} cannot be compared")

@@ -124,19 +124,15 @@ def _parse_double(text: str) -> float:
     if found is None:
         raise ValueError(text)
     if found["hex"]:
-        magnitude = _hexadecimal(found["hex"])
+        try:
+            magnitude = float.fromhex(found["hex"])
+        except OverflowError:
+            magnitude = math.inf
         return -magnitude if text.startswith("-") else magnitude
     return float(text.rstrip("fFdD"))
 
 
 _LONG_DOUBLES: Final = BoundedCache(_parse_double, lambda text, _: getsizeof(text), _LONG_DOUBLES_BYTES)
-
-
-def _hexadecimal(text: str) -> float:
-    try:
-        return float.fromhex(text)
-    except OverflowError:
-        return math.inf
 
 
 def _read(text: str, like: Value) -> Value:
