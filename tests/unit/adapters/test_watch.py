@@ -134,70 +134,58 @@ def test_creations_are_announced_at_once(history: list[Listing | None]) -> None:
             assert answer.topics.keys() <= watch.announced.keys()
 
 
-def watching(*names: str) -> Watch:
-    return restarted([TopicChange(True, name, f"id of {name}") for name in names])
+def known(*names: str) -> list[TopicChange]:
+    return [TopicChange(True, name, f"id of {name}") for name in names]
 
 
 def seen(*names: str) -> Listing:
     return Listing({name: f"id of {name}" for name in names})
 
 
-def test_one_answer_that_lacks_a_topic_is_not_enough() -> None:
-    watch = watching("a", "b")
-    assert tell(watch, seen("a")) == []
-    assert list(watch.doubtful) == ["b"]
-    assert tell(watch, seen("a", "b")) == []
-    assert tell(watch, seen("a")) == []
-    assert tell(watch, seen("a")) == [TopicChange(False, "b")]
+def gone(*names: str) -> list[TopicChange]:
+    return [TopicChange(False, name) for name in names]
 
 
-@pytest.mark.parametrize("between", [None, Listing({"a": "id of a"}, {"b"})], ids=["no answer", "unclear"])
-def test_the_two_answers_come_one_after_the_other(between: Listing | None) -> None:
-    watch = watching("a", "b")
-    assert [tell(watch, answer) for answer in (seen("a"), between, seen("a"))] == [[], [], []]
+ANEW = Listing({"a": "other", "b": "id of b"})
+STORIES: dict[str, tuple[list[TopicChange], list[tuple[Listing | None, list[TopicChange]]]]] = {
+    "one answer that lacks a topic is not enough": (
+        known("a", "b"), [(seen("a"), []), (seen("a", "b"), []), (seen("a"), []), (seen("a"), gone("b"))]
+    ),
+    "no answer may come between the two": (known("a", "b"), [(seen("a"), []), (None, []), (seen("a"), [])]),
+    "an unclear answer between the two resets the count": (
+        known("a", "b"), [(seen("a"), []), (Listing({"a": "id of a"}, {"b"}), []), (seen("a"), [])]
+    ),
+    "an answer without any topic may come from a broker that starts": (
+        known("a", "b"), [*[(seen(), [])] * (ALL_DELETED_AFTER - 1), (seen(), gone("a", "b"))]
+    ),
+    "a new topic does not make such an answer believable": (
+        known("a", "b"), [(seen("c"), known("c")), (seen(), [])]
+    ),
+    "a topic made anew is both deleted and created": (
+        known("a", "b"), [(ANEW, []), (ANEW, [*gone("a"), TopicChange(True, "a", "other")]), (ANEW, [])]
+    ),
+    "an unknown id decides nothing": (
+        [TopicChange(True, "a"), TopicChange(True, "b", "1")], [(Listing({"a": "7", "b": None}), [])]
+    ),
+    "deletions come before creations": (
+        known("b", "c"), [(seen("c"), []), (seen("a", "c", "d"), [*gone("b"), *known("a", "d")])]
+    ),
+}  # fmt: skip
 
 
-def test_an_answer_without_any_topic_is_not_believed_soon() -> None:
-    """A broker may answer so just after its start."""
-    watch = watching("a", "b")
-    for _ in range(ALL_DELETED_AFTER - 1):
-        assert tell(watch, seen()) == []
-    assert tell(watch, seen()) == [TopicChange(False, "a"), TopicChange(False, "b")]
+@pytest.mark.parametrize(("before", "steps"), STORIES.values(), ids=STORIES)
+def test_stories(before: list[TopicChange], steps: list[tuple[Listing | None, list[TopicChange]]]) -> None:
+    watch = restarted(before)
+    assert [tell(watch, answer) for answer, _ in steps] == [changes for _, changes in steps]
 
 
-def test_a_new_topic_among_none_of_the_known_ones_does_not_make_it_believable() -> None:
-    watch = watching("a", "b")
-    assert tell(watch, seen("c")) == [TopicChange(True, "c", "id of c")]
-    assert tell(watch, seen()) == []
-
-
-def test_a_topic_made_anew_is_both_deleted_and_created() -> None:
-    watch = watching("a", "b")
-    anew = Listing({"a": "other", "b": "id of b"})
-    assert tell(watch, anew) == []
-    assert tell(watch, anew) == [TopicChange(False, "a"), TopicChange(True, "a", "other")]
-    assert tell(watch, anew) == []
-
-
-def test_an_unknown_id_says_nothing() -> None:
-    watch = restarted([TopicChange(True, "a"), TopicChange(True, "b", "1")])
-    assert tell(watch, Listing({"a": "7", "b": None})) == []
-    assert watch.announced == {"a": "7", "b": "1"}
-
-
-def test_deletions_come_before_creations() -> None:
-    watch = watching("b", "c")
-    tell(watch, seen("c"))
-    assert tell(watch, seen("a", "c", "d")) == [
-        TopicChange(False, "b"),
-        TopicChange(True, "a", "id of a"),
-        TopicChange(True, "d", "id of d"),
-    ]
-
-
-def test_what_was_announced_twice_is_known_once() -> None:
+def test_ids_and_doubts_are_remembered() -> None:
     watch = restarted([TopicChange(True, "a", "1"), TopicChange(True, "a"), TopicChange(False, "b")])
     assert watch.announced == {"a": "1"}
+    watch = restarted([TopicChange(True, "a"), TopicChange(True, "b", "1")])
+    tell(watch, Listing({"a": "7"}))
+    assert watch.announced == {"a": "7", "b": "1"}
+    assert list(watch.doubtful) == ["b"]
 
 
 def test_an_answer_without_the_events_own_topic_is_not_believed() -> None:
