@@ -13,6 +13,7 @@ from streaming.state.indexes import Alarms, Deadlines, Footprint, HeldCounts, Me
 from streaming.state.interests import Interests
 from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
 from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive
+from streaming.state.rows import ClientRows
 from streaming.storage.journal import overlay
 from streaming.storage.packed import Packed
 from streaming.tuning import DEFAULT_TUNING, Tuning
@@ -263,14 +264,10 @@ class ShardState(ShardGroups):
         """Return the topics that a backfill has still to go through, in order of creation."""
         return self._remaining.of(key, self.backfills[key], self.topics)
 
-    def rows(self, key: ClientKey) -> dict[str, Matches]:
-        """Return a client's part in `subscribers` of each topic that it receives, in order of creation."""
-        found = dict(self.rows_unordered(key))
-        return {topic: found[topic] for topic in self.topics if topic in found}
-
     def rows_unordered(self, key: ClientKey) -> Iterator[tuple[str, Matches]]:
-        """Yield `rows` in any order, without visiting other topics."""
-        return _rows(self, key)
+        """Yield a client's part in `subscribers` of each topic that it receives, in any order."""
+        rows = ClientRows(self, key)
+        return ((topic, own) for topic in self.asked(key) if (own := rows.of(topic)))
 
     def asked(self, key: ClientKey) -> dict[str, None]:
         """Return the stored topics that match a client's interest, or a former one while a backfill is under way."""
@@ -373,24 +370,6 @@ class ShardState(ShardGroups):
         if delta.groups:
             keys.update(dict.fromkeys(key for name in delta.groups for key in self.clients_of(name)))
         return {key: self.interest(key) for key in keys}
-
-
-def _rows(state: ShardState, key: ClientKey) -> Iterator[tuple[str, Matches]]:
-    """Yield a client's part in the subscribers of each topic that it receives."""
-    policy = state.restrictive_policies.get(key.group)
-    alone = None
-    if (policy is None or not policy.exclusive) and not state.backfills_of(key.group):  # no other client matters
-        alone = state.new_interests()
-        alone.add(key, state.interest(key))
-    for topic in state.asked(key):
-        if alone is None:
-            found = state.subscribers(topic)
-        else:
-            metadata = state.topics[topic]
-            found = apply_policies(alone.match(topic), topic, metadata, (alone,), state.restrictive_policies)
-        own = {row: patterns for row, patterns in found.items() if row.client == key}
-        if own:
-            yield topic, own
 
 
 def _latest_order(delta: ShardDelta) -> int:

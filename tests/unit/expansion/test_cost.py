@@ -251,3 +251,38 @@ def test_other_clients_groups_topics_and_deadlines_cost_nothing(name: str) -> No
 
     few, many = (calls([*strangers(count), *before], events) for count in (FEW, 2 * FEW))
     assert many <= few + FEW // 10, (few, many)
+
+
+def test_topics_beyond_a_quota_cost_nothing() -> None:
+    """A deleted topic is replaced by the next one, without a look at all others."""
+    few, many = (calls([bound(quota=4), replace("*"), *topics(count)], [deleted("t1")]) for count in (4 * FEW, 8 * FEW))
+    assert many <= few + FEW // 10, (few, many)
+
+
+STEPS: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
+    "a client of an exclusive group": ([bound(exclusive=True, quota=-1), replace("*", client="d")], [replace("*")]),
+    "a group that becomes exclusive": (
+        [bound(quota=-1), replace("*"), replace("*", client="d")],
+        [bound(exclusive=True, quota=-1)],
+    ),
+    "a selector": ([bound(quota=-1), replace("*")], [add("z", tag="x")]),
+    "several requests of a client": ([bound(quota=-1), replace("q__*")], [add("*"), add("**"), drop("*")]),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_micro_batch_visits_a_bounded_number_of_topics(name: str) -> None:
+    """Another topic costs less than one call: it is found in an index, and compared in a later step."""
+    tuning, found = Tuning(backfill_topics=5), list[tuple[int, int, int]]()
+    before, events = STEPS[name]
+    for count in (4 * FEW, 8 * FEW):
+        state, shard = ShardState(), Shard("p")
+        for at, batch in enumerate((topics(count), before)):
+            state.apply(expanded(state, sourced(batch, 10_000 * at), shard, Tuning(backfill_topics=1 << 62)).delta)
+        first = counted(state, sourced(events, 100_000), tuning)
+        assert state.backfills
+        later = counted(state, sourced([wake(0)], 200_000), tuning)
+        again = counted(state, sourced(events, 300_000), tuning)
+        found.append((first, later, again))
+    few, many = found
+    assert all(more < less + 4 * FEW for less, more in zip(few, many, strict=True)), (few, many)
