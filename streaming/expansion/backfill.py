@@ -142,9 +142,9 @@ class GroupBackfills:
             covering: backfills that cover the topic before and after the micro-batch.
             asked: the client has a matching entry before and after it.
         """
-        passed = [self.before[each] for each in covering[0] if each not in covering[1]]
+        passed = [self.after.get(each, self.before[each]) for each in covering[0] if each not in covering[1]]
         own = [self._of_former(key, each.clients[key.client_id]) for each in passed if key.client_id in each.clients]
-        own += map(of_request, self._batch.view.request_steps(key))
+        own = own or list(map(of_request, self._batch.view.request_steps(key)))
         others = [
             self._of_former(other, former)
             for each in passed
@@ -159,7 +159,7 @@ class GroupBackfills:
         ]
         policies = [self._of_event(each.event) for each in passed if each.event is not None]
         policies += map(of_policy, self._batch.view.policy_steps(self._group))
-        is_own = own and (asked[0] is not asked[1] or (op is Op.ADD and not policies))
+        is_own = own and (asked[0] is not asked[1] or (op is Op.ADD and (not policies or policies[-1].key == key)))
         return (own if is_own else policies or others or own)[-1]
 
     def _of_former(self, key: ClientKey, former: Former) -> GroupMoment:

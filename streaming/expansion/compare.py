@@ -182,6 +182,13 @@ class _GroupComparison:
                 if subscriber not in left:
                     client = ClientKey(*subscriber[:2])
                     asked = subscriber in matched, subscriber in matches
+                    is_released = (
+                        op is Op.ADD
+                        and all(asked)
+                        and self._group in former[0].policies
+                        and former[0].policies[self._group].exclusive
+                        and matches.keys().isdisjoint(before)
+                    )
                     if any(covering):
                         event: GroupMoment | None = self._backfills.event(op, client, covering, asked)
                     else:
@@ -191,7 +198,7 @@ class _GroupComparison:
                     else:
                         decision = event.decision(
                             op,
-                            own=event.key in (None, client),
+                            own=event.key == client or (event.key is None and not is_released),
                             asked_before=asked[0],
                             asked_after=asked[1],
                             received=bool(left),
