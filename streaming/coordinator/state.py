@@ -48,9 +48,9 @@ def lease_of(
     return ClientLease(parents, Place(*place), found)
 
 
-def new_leases() -> Packed[ClientLease]:
+def new_leases() -> Packed[ClientKey, ClientLease]:
     """Return leases without any client."""
-    return Packed(lambda _, lease: not lease.parents, lambda fields: lease_of(*fields))
+    return Packed(ClientKey, lambda _, lease: not lease.parents, lambda fields: lease_of(*fields))
 
 
 class LastRequests:

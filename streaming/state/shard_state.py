@@ -34,16 +34,16 @@ class ShardContent(Roster):
 
     groups: dict[str, Group]
     selectors: dict[str, GroupSelectors]
-    clients: Packed[Client]
+    clients: Packed[ClientKey, Client]
 
     def __init__(self) -> None:
-        clients = Packed[Client](
-            lambda _, client: client.is_absent, lambda fields: Client.of(*starmap(Subscription, fields))
+        clients = Packed[ClientKey, Client](
+            ClientKey, lambda _, client: client.is_absent, lambda fields: Client.of(*starmap(Subscription, fields))
         )
         super().__init__({}, {}, clients)
         self.topics: dict[str, TopicMetadata] = {}
-        self.last_requests = Packed[LastRequest](
-            lambda key, _: key not in clients.present, lambda fields: LastRequest(*fields)
+        self.last_requests = Packed[ClientKey, LastRequest](
+            ClientKey, lambda key, _: key not in clients.present, lambda fields: LastRequest(*fields)
         )
         self.alarms: dict[int, bool] = {}
         self.backfills: dict[ClientKey, Backfill] = {}
