@@ -15,6 +15,9 @@ _UPDATE_AND_CREATE_TOPIC = 17
 _UPDATE_AND_CREATE_GROUP = 200
 _DELETE_TOPIC = 215
 
+_SECONDS = 60
+"""Timeout of an operation in seconds. A broker that has just started may be slow."""
+
 _READ_WRITE = 6
 _DAY_MINUTES = 1_440
 
@@ -85,7 +88,7 @@ async def create_parent(broker: Link, name: str, *, minutes: int, queues: int = 
         "order": False,
         "attributes": f"+message.type=LITE,+lite.topic.expiration={minutes}",
     }
-    (await broker.ask(_UPDATE_AND_CREATE_TOPIC, fields)).checked()
+    (await broker.ask(_UPDATE_AND_CREATE_TOPIC, fields, seconds=_SECONDS)).checked()
 
 
 async def create_group(broker: Link, name: str, attributes: Mapping[str, str]) -> None:
@@ -97,9 +100,9 @@ async def create_group(broker: Link, name: str, attributes: Mapping[str, str]) -
         attributes: attributes of the group, such as `lite.bind.topic`, the parent.
     """
     group = {"groupName": name, "attributes": {f"+{key}": value for key, value in attributes.items()}}
-    (await broker.ask(_UPDATE_AND_CREATE_GROUP, body=orjson.dumps(group))).checked()
+    (await broker.ask(_UPDATE_AND_CREATE_GROUP, body=orjson.dumps(group), seconds=_SECONDS)).checked()
 
 
 async def delete_lite_topic(broker: Link, parent: str, name: str) -> None:
     """Delete a lite topic on a broker."""
-    (await broker.ask(_DELETE_TOPIC, {"topic": f"%LMQ%${parent}${name}"})).checked()
+    (await broker.ask(_DELETE_TOPIC, {"topic": f"%LMQ%${parent}${name}"}, seconds=_SECONDS)).checked()

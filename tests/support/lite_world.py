@@ -10,10 +10,12 @@ from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from streaming.rocketmq import admin
 from streaming.rocketmq.consumer import Topics, WildcardLiteConsumer
 from streaming.rocketmq.server import RocketMQ
-from tests.support.rocketmq import does, send
+from tests.support.rocketmq import be_patient, does, send
 from tests.support.rocketmq_watcher import watch_command
 from tests.support.running_job import Job, Streams
 
@@ -122,7 +124,8 @@ def lite_world(
     servers: Callable[[Path], AbstractContextManager[RocketMQ | SplitRocketMQ]] = RocketMQ,
 ) -> Iterator[LiteWorld]:
     """Start everything, with these groups of the parent `orders`."""
-    with ExitStack() as stack:
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        be_patient(patch)
         rocketmq = stack.enter_context(servers(folder / "rocketmq"))
         admin.create(rocketmq.broker, ["orders"], dict.fromkeys(groups, "orders"))
         world = LiteWorld(rocketmq, Streams(bootstrap_servers, folder / "checkpoint").create(1), folder, job_options)

@@ -3,11 +3,21 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+import pytest
+from rocketmq import ClientConfiguration
 
 from streaming.rocketmq.remoting import Link, RocketMQAccess
 
 _SEND = 10
 _OPEN = RocketMQAccess()
+
+
+def be_patient(patch: pytest.MonkeyPatch) -> None:
+    """Let consumers wait a minute for a response of the proxy, instead of three seconds."""
+    patient = partial(ClientConfiguration, request_timeout=60)
+    patch.setattr("streaming.rocketmq.official.ClientConfiguration", patient)
 
 
 def does(broker: str, act: Callable[[Link], Awaitable[object]], access: RocketMQAccess = _OPEN) -> None:
@@ -46,4 +56,4 @@ async def send(
         "unitMode": False,
         "batch": False,
     }
-    (await broker.ask(_SEND, fields, body)).checked()
+    (await broker.ask(_SEND, fields, body, seconds=60)).checked()

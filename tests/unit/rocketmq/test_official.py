@@ -26,9 +26,12 @@ from streaming.local.server import free_port
 from streaming.rocketmq.official import OfficialConsumer, _QuickChannel
 from streaming.rocketmq.subscriptions import Keeper, OwnLiteTopics
 from tests.support.processes import eventually
+from tests.support.rocketmq import be_patient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pytest
 
 
 class PlayedProxy(MessagingServiceServicer):  # type: ignore[misc] # untyped
@@ -94,11 +97,12 @@ class PlayedProxy(MessagingServiceServicer):  # type: ignore[misc] # untyped
         return answer
 
 
-def test_the_client_introduces_itself_to_a_proxy_that_has_started_again() -> None:
+def test_the_client_introduces_itself_to_a_proxy_that_has_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The official client alone does so after five to ten minutes, and gets no message until then.
 
     It is away for a moment, and for longer.
     """
+    be_patient(monkeypatch)
     port = free_port()
     proxy = PlayedProxy(port)
     official = OfficialConsumer(
