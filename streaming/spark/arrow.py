@@ -9,13 +9,14 @@ import inspect
 import itertools
 import json
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
+from importlib.abc import MetaPathFinder
 from operator import itemgetter
 from typing import IO, Any, Final
 
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyspark
 from pyspark import worker
@@ -57,16 +58,33 @@ def problem() -> str | None:
 
 def install() -> None:
     """Replace PySpark's conversions in this process and its forks, if PySpark is as expected."""
-    if problem() is None:
-        vars(worker).update(
-            ApplyInPandasWithStateSerializer=StateSerializer, wrap_grouped_map_pandas_udf_with_state=_wrap
-        )
+    if problem() is not None:
+        import pandas  # noqa: F401, ICN001, PLC0415 - once for all forks
+
+        return
+    vars(worker).update(ApplyInPandasWithStateSerializer=StateSerializer, wrap_grouped_map_pandas_udf_with_state=_wrap)
+    sys.meta_path.insert(0, _NoPandas)
+    pa.array(())  # looks for pandas once in a process, to recognize its types; a conversion to pandas looks again
+    sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas(MetaPathFinder):
+    """Finder of modules that does not find pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        """Raise an error for pandas."""
+        if name == "pandas":
+            raise ImportError(name)
 
 
 def frame(rows: Rows, columns: list[str]) -> Frame:
     """Return output rows as this process takes them from the function on a key."""
-    is_installed = worker.wrap_grouped_map_pandas_udf_with_state is _wrap
-    return rows if is_installed else pd.DataFrame(rows, columns=columns, dtype=object)
+    if worker.wrap_grouped_map_pandas_udf_with_state is _wrap:
+        return rows
+    import pandas as pd  # noqa: PLC0415 - takes a third of the time in which a worker starts
+
+    return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
 class BatchColumn:

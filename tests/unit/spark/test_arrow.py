@@ -3,11 +3,12 @@
 import io
 import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyspark
 import pytest
@@ -160,11 +161,19 @@ def test_both_serializers_write_the_same_bytes(keys: list[Key], rows_per_batch: 
     assert [sum(len(frame[0][1]) for frame in frames) for _, frames, _ in seen] == [count for _, count, _ in keys]
 
 
-@pytest.mark.usefixtures("original")
-def test_keys_do_not_convert_what_they_do_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    arrow.install()
-    monkeypatch.setattr(pd, "DataFrame", None)
-    assert answered(KEYS["several keys"])[1]
+def test_a_worker_does_not_load_pandas_unless_something_converts_to_it() -> None:
+    script = """
+import sys
+import pyarrow as pa
+import streaming.spark.daemon
+from streaming.spark import arrow
+from tests.unit.spark.test_arrow import KEYS, answered
+arrow.install()
+assert answered(KEYS["several keys"])[1]
+assert not {"pandas", "pyspark.testing"} & sys.modules.keys()
+assert pa.array([1]).to_pandas().tolist() == [1]
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.usefixtures("original")
@@ -173,7 +182,7 @@ def test_another_pyspark_keeps_its_own_serializer(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pyspark, "__version__", "4.2.1")
     arrow.install()
     assert vars(worker)["ApplyInPandasWithStateSerializer"] is ApplyInPandasWithStateSerializer
-    assert isinstance(arrow.frame([("t", b"", b"v")], OUTPUT.names), pd.DataFrame)
+    assert list(arrow.frame([("t", b"", b"v")], OUTPUT.names)) == OUTPUT.names
     assert arrow.problem() == "PySpark is 4.2.1, not 4.2.0"
 
 
