@@ -2,21 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streaming.errors import ConfigInvalid
 from streaming.kafka.permissions import Grant, missing, writable
 
 T = TypeVar("T")
-
-
-class Polled(Protocol):
-    """Part of a producer's interface that reports errors."""
-
-    def poll(self, timeout: float, /) -> object:
-        """Run the callbacks for results and errors."""
 
 
 PARTITION_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
@@ -54,7 +47,7 @@ def reason(error: KafkaException | KafkaError, needed: Grant | None = None) -> s
     return inner.str().rstrip(".")
 
 
-def cause(producer: Polled, error: KafkaException | KafkaError) -> KafkaException | KafkaError:
+def cause(producer: Producer, error: KafkaException | KafkaError) -> KafkaException | KafkaError:
     """Return the error that made a producer unusable, or the given one.
 
     An idempotent producer without any permission to write fails for good, and reports the reason only at its next poll.
@@ -67,7 +60,7 @@ def cause(producer: Polled, error: KafkaException | KafkaError) -> KafkaExceptio
 
 
 @contextmanager
-def writing(producer: Polled, topic: str, failure: Callable[[str], Exception]) -> Iterator[None]:
+def writing(producer: Producer, topic: str, failure: Callable[[str], Exception]) -> Iterator[None]:
     """Convert a producer's `KafkaException` to `failure(reason)`."""
     try:
         yield

@@ -6,12 +6,10 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Producer
 
 from matcher import validate
 from streaming.errors import ConfigInvalid, NotWritten
-from streaming.kafka.clients import create, reason
-from streaming.kafka.permissions import writable
+from streaming.kafka.writer import Writer
 from streaming.records.model import BIND_TOPIC, WILDCARD, Action
 
 if TYPE_CHECKING:
@@ -148,18 +146,7 @@ class InputWriter:
     def __init__(self, bootstrap_servers: str, group: str, options: Mapping[str, Any]) -> None:
         self._group = group
         self._lock = threading.Lock()
-        # Java's default partitioner, to keep the requests of a group in one partition for any writer.
-        self._producer = create(
-            Producer,
-            {
-                "log_level": 0,
-                **options,
-                "bootstrap.servers": bootstrap_servers,
-                "enable.idempotence": True,
-                "message.timeout.ms": 0,
-                "partitioner": "murmur2_random",
-            },
-        )
+        self._writer = Writer(bootstrap_servers, options, NotWritten, {"message.timeout.ms": 0})
 
     def write(self, topic: str, value: Mapping[str, Any], seconds: float = WRITE_SECONDS) -> None:
         """Write a record, and wait for Kafka's confirmation.
@@ -167,26 +154,9 @@ class InputWriter:
         Raises:
             NotWritten: Kafka rejects the record, or does not confirm it in time. In this case the write continues.
         """
-        refused: list[KafkaError] = []
-
-        def written(error: KafkaError | None, _: object) -> None:
-            if error is not None:
-                refused.append(error)
-
         with self._lock:
-            try:
-                self._producer.produce(topic, orjson.dumps(value), self._group, on_delivery=written)
-                left = self._producer.flush(seconds)
-            except KafkaException as error:
-                raise _rejected(topic, error) from None
-        if refused:
-            raise _rejected(topic, refused[0])
-        if left:
-            raise NotWritten(f"The topic {topic} has not accepted a request within {seconds:g} s. The write continues.")
-
-
-def _rejected(topic: str, error: KafkaError | KafkaException) -> NotWritten:
-    return NotWritten(f"The topic {topic} does not accept a request: {reason(error, writable(topic))}.")
+            self._writer.send(topic, orjson.dumps(value), self._group.encode())
+            self._writer.flush(seconds)
 
 
 def group_event(group: str, parent: str, attributes: Mapping[str, str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from streaming.records.model import NO_METADATA, SubscriptionRequest
 from streaming.records.routing import Routing
 from streaming.state import ShardState
 from tests.support.builders import bound, replace
-from tests.unit.advise.test_placement import shard_after
+from tests.unit.operations.test_placement import shard_after
 
 
 @pytest.fixture(autouse=True)
