@@ -46,59 +46,6 @@ class _Kept(NamedTuple):
     memory_bytes: int
 
 
-class StateCache:
-    """Decoded states by key; the least recently used one is dropped first.
-
-    A state is used only for a journal that continues the journal from which the state was read. A task that fails after
-    it changed a state leaves a state of a journal that was never stored, and no later task uses it.
-
-    Attributes:
-        memory_bytes: estimated memory of the kept states.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self.memory_bytes = 0
-        self._kept: OrderedDict[tuple[str, int], _Kept] = OrderedDict()
-
-    def take(
-        self,
-        key: tuple[str, int],
-        journal: Journal,
-        new: Callable[[], S],
-        replay: Callable[[S, Iterable[Any]], None],
-    ) -> S:
-        """Take the state of a key out of the cache, and return it as of the journal.
-
-        A kept state reads only the rest of the journal. Otherwise a `new` state reads all of it.
-        """
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self.memory_bytes -= kept.memory_bytes
-            decoded = cast("S", kept.decoded)
-            if journal.position == kept.position:
-                return decoded  # nearly always
-            if journal.continues(kept.position):
-                replay(decoded, journal.changes(kept.position))
-                return decoded
-        decoded = new()
-        replay(decoded, journal.changes())
-        return decoded
-
-    def put(self, key: tuple[str, int], journal: Journal, decoded: Decoded) -> int:
-        """Keep the state of a journal, unless it is empty; return the bytes of the journal."""
-        position = journal.position
-        former = self._kept.pop(key, None)
-        self.memory_bytes -= former.memory_bytes if former else 0
-        if position.end:
-            self._kept[key] = _Kept(position, decoded, decoded.memory_bytes(position.end))
-            self.memory_bytes += self._kept[key].memory_bytes
-        while self.memory_bytes > self._max_bytes:
-            _, dropped = self._kept.popitem(last=False)
-            self.memory_bytes -= dropped.memory_bytes
-        return position.end
-
-
 class Archives(Protocol):
     """Archives of all keys; equal ones lead to the same parts."""
 
@@ -128,13 +75,19 @@ class Opened(NamedTuple):
 
 
 class StateStore:
-    """States of the keys of a job in one process.
+    """States of the keys of a job in one process; of the decoded ones, the least recently used is dropped first.
+
+    A decoded state is used only for a journal that continues the journal from which the state was read. A task that
+    fails after it changed a state leaves a state of a journal that was never stored, and no later task uses it.
 
     Args:
         archives: places of the parts of states; None keeps each state in its value.
         adopts: keys begin with the states in their archives.
         cache_bytes: memory of the decoded states to keep.
         tuning: sizes and thresholds.
+
+    Attributes:
+        memory_bytes: estimated memory of the decoded states.
     """
 
     def __init__(
@@ -145,8 +98,10 @@ class StateStore:
         cache_bytes: int = STATE_CACHE_BYTES,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
-        self.cache = StateCache(cache_bytes)
         self.archives = archives
+        self.memory_bytes = 0
+        self._max_bytes = cache_bytes
+        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
         self._adopts = adopts
         self._tuning = tuning
 
@@ -163,8 +118,22 @@ class StateStore:
         return Opened(value, Journal.open(value, archive, batch, self._tuning))
 
     def load(self, kind: Kind[S, Any], key: Key, journal: Journal) -> S:
-        """Take the state of a journal out of the store. `save` or `keep` returns it."""
-        return self.cache.take(key, journal, kind.new, kind.replay)
+        """Take the state of a journal out of the store. `save` or `keep` returns it.
+
+        A decoded state reads only the rest of the journal. Otherwise a new state reads all of it.
+        """
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self.memory_bytes -= kept.memory_bytes
+            decoded = cast("S", kept.decoded)
+            if journal.position == kept.position:
+                return decoded  # nearly always
+            if journal.continues(kept.position):
+                kind.replay(decoded, journal.changes(kept.position))
+                return decoded
+        decoded = kind.new()
+        kind.replay(decoded, journal.changes())
+        return decoded
 
     def save(self, kind: Kind[S, D], key: Key, journal: Journal, decoded: S, delta: D | None) -> tuple[Journal, int]:
         """Apply a change to a state; return the journal with it, and the bytes of the journal.
@@ -174,12 +143,21 @@ class StateStore:
         if delta is not None:
             decoded.apply(delta)
             journal = kind.append(journal, decoded, delta)
-        size = self.cache.put(key, journal, decoded)
+        size = self.keep(key, journal, decoded)
         return journal.swept() if journal.retired and journal.has_left_parts else journal, size
 
-    def keep(self, key: Key, journal: Journal, decoded: Decoded) -> None:
-        """Return a state to the store that has not changed."""
-        self.cache.put(key, journal, decoded)
+    def keep(self, key: Key, journal: Journal, decoded: Decoded) -> int:
+        """Return the state of a journal to the store, unless it is empty; return the bytes of the journal."""
+        position = journal.position
+        former = self._kept.pop(key, None)
+        self.memory_bytes -= former.memory_bytes if former else 0
+        if position.end:
+            self._kept[key] = _Kept(position, decoded, decoded.memory_bytes(position.end))
+            self.memory_bytes += self._kept[key].memory_bytes
+        while self.memory_bytes > self._max_bytes:
+            _, dropped = self._kept.popitem(last=False)
+            self.memory_bytes -= dropped.memory_bytes
+        return position.end
 
     def value(self, opened: Opened, journal: Journal) -> bytes | None:
         """Return the bytes to store for a key; None for none."""

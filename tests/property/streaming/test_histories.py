@@ -114,7 +114,7 @@ def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length:
 def at_work(job: Simulation, tuning: Tuning, process: Worker) -> Worker:
     """Return a worker with the decoded states of a process, under another tuning."""
     worker = Worker(job.config, tuning)
-    worker.states.cache = process.states.cache
+    worker.states._kept = process.states._kept
     return worker
 
 

@@ -16,7 +16,7 @@ from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.records.model import BIND_TOPIC, NO_METADATA, QUOTA, WILDCARD
 from streaming.state import ShardDelta, ShardState
 from streaming.storage.journal import Journal
-from streaming.storage.store import StateCache, StateStore
+from streaming.storage.store import Kind, StateStore
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, InputRows
 from tests.support.builders import group_json, request_json, topic_json
@@ -44,21 +44,21 @@ def unread(decoded: Sized, changes: Iterable[Any]) -> None:
     """Stands for making the changes: what they are does not matter."""
 
 
-def cached(max_bytes: int = 1_000) -> StateCache:
-    return StateCache(max_bytes)
+def cached(max_bytes: int = 1_000) -> StateStore:
+    return StateStore(cache_bytes=max_bytes)
 
 
-def put(cache: StateCache, name: str, size: int) -> tuple[Journal, Sized]:
+def put(cache: StateStore, name: str, size: int) -> tuple[Journal, Sized]:
     """Keeps a state that stands for so many bytes."""
     journal, decoded = Journal(tail=name[:1].encode() * size), Sized()
-    cache.put((name, 0), journal, decoded)
+    cache.keep((name, 0), journal, decoded)
     return journal, decoded
 
 
-def take(cache: StateCache, name: str, journal: Journal, shard: int = 0) -> Sized | None:
+def take(cache: StateStore, name: str, journal: Journal, shard: int = 0) -> Sized | None:
     """What the cache has for this journal; None when it has to begin afresh."""
     fresh = Sized()
-    found = cache.take((name, shard), journal, lambda: fresh, unread)
+    found = cache.load(Kind(lambda: fresh, unread, lambda journal, *_: journal), (name, shard), journal)
     return None if found is fresh else found
 
 
@@ -88,35 +88,36 @@ def test_a_state_of_other_bytes_is_never_used() -> None:
 
 
 def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
-    cache = StateCache(1_000_000)
+    cache = StateStore()
     decoded = ShardState()
     decoded.apply(ShardDelta(added={"a": NO_METADATA}))
     former = state.append(Journal(), decoded, ShardDelta())
-    cache.put(("p", 0), former, decoded)
+    cache.keep(("p", 0), former, decoded)
     elsewhere = decode(former.stored)
     elsewhere.apply(ShardDelta(added={"b": NO_METADATA}))
     renewed = state.append(former, elsewhere, ShardDelta(added={"b": NO_METADATA}))
     assert renewed.continues(former.position)
-    assert cache.take(("p", 0), renewed, ShardState, state.replay) is decoded
+    assert cache.load(Kind(ShardState, state.replay, state.append), ("p", 0), renewed) is decoded
     assert list(decoded.topics) == ["a", "b"]
 
 
 def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
     """Its journal amounts to the same, but no longer continues the one that is known."""
-    cache = StateCache(1_000_000)
+    cache = StateStore()
     decoded = ShardState()
     delta = ShardDelta(added={"a": NO_METADATA})
     decoded.apply(delta)
     longer = state.append(state.append(Journal(), decoded, ShardDelta()), decoded, ShardDelta())
-    cache.put(("p", 0), longer, decoded)
+    cache.keep(("p", 0), longer, decoded)
     fresh = ShardState()
-    assert cache.take(("p", 0), state.append(Journal(), decoded, ShardDelta()), lambda: fresh, state.replay) is fresh
+    renewed = state.append(Journal(), decoded, ShardDelta())
+    assert cache.load(Kind(lambda: fresh, state.replay, state.append), ("p", 0), renewed) is fresh
     assert fresh == decoded
 
 
 def test_nothing_is_kept_for_an_empty_journal() -> None:
     cache = cached()
-    cache.put(("a", 0), Journal(), Sized())
+    cache.keep(("a", 0), Journal(), Sized())
     assert take(cache, "a", Journal()) is None
 
 
@@ -217,13 +218,13 @@ class Measured:
     def states(self) -> tuple[ShardState, ShardState]:
         """The state that is kept, and the same as read anew."""
         journal = Journal.open(self._data)
-        kept = self._worker.states.cache.take(self._key, journal, ShardState, no_replay)
-        self._worker.states.cache.put(self._key, journal, kept)
+        kept = self._worker.states.load(Kind(ShardState, no_replay, state.append), self._key, journal)
+        self._worker.states.keep(self._key, journal, kept)
         return kept, decode(self._data)
 
     def estimate_ratio(self) -> float:
         """The estimate over the memory that is free when the state is dropped."""
-        estimated = self._worker.states.cache.memory_bytes
+        estimated = self._worker.states.memory_bytes
         gc.collect()
         before, _ = tracemalloc.get_traced_memory()
         self._worker.states = StateStore(cache_bytes=0)

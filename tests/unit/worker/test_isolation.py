@@ -19,7 +19,7 @@ from streaming.records.updates import Problem
 from streaming.records.writing import UpdateWriter
 from streaming.spark import counts
 from streaming.state import ShardState
-from streaming.storage.store import StateCache
+from streaming.storage.store import StateStore
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig, reading
 from streaming.worker.output import OutputKind
@@ -208,7 +208,7 @@ def test_a_state_that_cannot_be_decoded_concerns_no_entry(
 ) -> None:
     state, _ = work(*key, requests(3), None, WorkerConfig(NAMES))
     forget()
-    monkeypatch.setattr(StateCache, "take", _unreadable)
+    monkeypatch.setattr(StateStore, "load", _unreadable)
     with pytest.raises(StateCorrupted, match="cannot be decoded: KeyError at "):
         work(*key, requests(3), state, WorkerConfig(NAMES))
 
