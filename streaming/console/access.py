@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
@@ -39,7 +39,7 @@ HEADERS: Final = {
 
 
 class Sessions:
-    """Sessions of browsers that have sent the token, signed with a key of this process.
+    """Sessions of browsers that have sent the token: an end in seconds since the epoch, a nonce, and a signature.
 
     Args:
         token: secret that each request must contain; None for a console on the loopback interface.
@@ -68,22 +68,17 @@ class Sessions:
         """Return True if a cookie belongs to a valid session."""
         session, _, signature = cookie.rpartition(".")
         genuine = hmac.compare_digest(signature.encode(), self._signature(session).encode())
-        return genuine and session not in self._ended and _until(session) > time.time()
+        return genuine and session not in self._ended and int(session.partition(".")[0]) > time.time()
 
     def end(self, cookie: str) -> None:
         """End the session of a cookie, including copies of the cookie."""
         if self.holds(cookie):
             now = time.time()
-            self._ended = {each for each in self._ended if _until(each) > now}
+            self._ended = {each for each in self._ended if int(each.partition(".")[0]) > now}
             self._ended.add(cookie.rpartition(".")[0])
 
     def _signature(self, session: str) -> str:
         return hmac.digest(self._key, session.encode(), "sha256").hex()
-
-
-def _until(session: str) -> int:
-    """Return the end of a session, in seconds since the epoch."""
-    return int(session.partition(".")[0])
 
 
 class Guard:
@@ -120,8 +115,9 @@ class Guard:
         refusal = self._unknown(request)
         if refusal is not None:
             return refusal
-        try:
-            is_foreign = foreign(request.headers)
+        origin = request.headers.get("origin")
+        try:  # according to the browser
+            is_foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
         except ValueError:
             return _refused(400, "the Origin header is malformed")
         return _refused(403, "the request comes from a page of another origin") if is_foreign else None
@@ -142,16 +138,6 @@ class Guard:
         if path == "/":
             return RedirectResponse(f"{root}/login", 303)
         return _refused(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
-
-
-def foreign(headers: Headers) -> bool:
-    """Return True if a page of another origin sends the request, according to the browser.
-
-    Raises:
-        ValueError: the origin is malformed.
-    """
-    origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host")
 
 
 async def form_token(request: Request) -> str:

@@ -87,11 +87,15 @@ def console(sources: ConsoleSources, token: str | None = None) -> Starlette:
     """
     sessions = Sessions(token)
     stream = ChangeStream(sources.relation)
+    page = _Page(sources, sessions)
     app = Starlette(
         routes=[
-            Route("/", _page),
-            *_Login(sessions).routes(),
-            *_Questions(sources, has_token=token is not None).routes(),
+            Route("/", lambda _: FileResponse(STATIC / "index.html", headers=_FRESH)),
+            Route("/login", page.login),
+            Route("/login", page.open_session, methods=["POST"]),
+            Route("/logout", page.close_session, methods=["POST"]),
+            *(Route(f"/api/{name}", endpoint) for name, endpoint in page.questions().items()),
+            Route("/api/match", page.match, methods=["POST"]),
             Route("/api/stream", stream.follow),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
@@ -102,24 +106,21 @@ def console(sources: ConsoleSources, token: str | None = None) -> Starlette:
     return app
 
 
-class _Login:
-    """Login form of a console with a token, and logout."""
+class _Page:
+    """Login form of a console with a token, logout, and the API of the page. Questions run in threads."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sources: ConsoleSources, sessions: Sessions) -> None:
+        self._sources = sources
         self._sessions = sessions
+        self._live = sources.relation
+        self._threads = anyio.CapacityLimiter(THREADS)
 
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        return [
-            Route("/login", self._form),
-            Route("/login", self._open, methods=["POST"]),
-            Route("/logout", self._close, methods=["POST"]),
-        ]
-
-    def _form(self, request: Request) -> Response:
+    def login(self, request: Request) -> Response:
+        """Return the login form, if there is a token."""
         return _login_page() if self._sessions.has_token else RedirectResponse(_home(request), 303)
 
-    async def _open(self, request: Request) -> Response:
+    async def open_session(self, request: Request) -> Response:
+        """Set the cookie of a session, if the form contains the token."""
         if not self._sessions.opens(await form_token(request)):
             return _login_page(is_wrong=True)
         answer = RedirectResponse(_home(request), 303)
@@ -129,41 +130,31 @@ class _Login:
         )  # fmt: skip
         return answer
 
-    async def _close(self, request: Request) -> Response:
+    async def close_session(self, request: Request) -> Response:
+        """End the session, and delete its cookie."""
         self._sessions.end(request.cookies.get(COOKIE, ""))
         answer = RedirectResponse(f"{_home(request)}login", 303)
         answer.delete_cookie(COOKIE, path=_home(request))
         return answer
 
+    async def match(self, request: Request) -> JsonAnswer:
+        """Try a pattern on topics."""
+        trial = await asking.trial(request)
+        try:
+            found = await anyio.to_thread.run_sync(asking.attempt, trial, self._live, limiter=self._threads)
+        except (matcher.UnknownDialect, matcher.UnsupportedOption) as error:
+            raise HTTPException(400, str(error)) from None
+        return JsonAnswer(found)
 
-class _Questions:
-    """API of the page. Each method runs in a thread."""
-
-    def __init__(self, sources: ConsoleSources, *, has_token: bool) -> None:
-        self._has_token = has_token
-        self._sources = sources
-        self._live = sources.relation
-        self._threads = anyio.CapacityLimiter(THREADS)
-        self._asking = anyio.CapacityLimiter(THREADS)  # these wait for the job, which takes seconds
-
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        questions = {
-            "state": self._state,
-            "parents": self._parents,
-            "level": self._level,
-            "topics": self._topics,
-            "receivers": self._receivers,
-            "subscribers": self._subscribers,
-            "received": self._received,
-            "letters": self._letters,
-            "timings": self._timings,
-        }
-        return [
-            *(Route(f"/api/{name}", _in_turn(answer, self._threads)) for name, answer in questions.items()),
-            Route("/api/explain", _in_turn(self._explain, self._asking)),
-            Route("/api/match", self._match, methods=["POST"]),
-        ]
+    def questions(self) -> dict[str, Callable[[Request], Awaitable[JsonAnswer]]]:
+        """Return the endpoints of the questions by name."""
+        questions = (
+            self._state, self._parents, self._level, self._topics, self._receivers, self._subscribers, self._received,
+            self._letters, self._timings,
+        )  # fmt: skip
+        found = {question.__name__.removeprefix("_"): _in_turn(question, self._threads) for question in questions}
+        # These wait for the job, which takes seconds.
+        return {**found, "explain": _in_turn(self._explain, anyio.CapacityLimiter(THREADS))}
 
     def _state(self, _: Request) -> JsonAnswer:
         sources = self._sources
@@ -174,7 +165,7 @@ class _Questions:
                 "about": sources.about,
                 "dialects": list(matcher.DIALECTS),
                 "policies": POLICIES,
-                "hasToken": self._has_token,
+                "hasToken": self._sessions.has_token,
                 "hasLetters": sources.letters is not None,
                 "hasTimings": sources.timings is not None,
             }
@@ -249,14 +240,6 @@ class _Questions:
         seconds = [second._asdict() for second in self._live.changes.seconds()]
         return JsonAnswer({"batches": batches, "seconds": seconds})
 
-    async def _match(self, request: Request) -> JsonAnswer:
-        trial = await asking.trial(request)
-        try:
-            found = await anyio.to_thread.run_sync(asking.attempt, trial, self._live, limiter=self._threads)
-        except (matcher.UnknownDialect, matcher.UnsupportedOption) as error:
-            raise HTTPException(400, str(error)) from None
-        return JsonAnswer(found)
-
 
 def _in_turn(
     answer: Callable[[Request], JsonAnswer], threads: anyio.CapacityLimiter
@@ -289,10 +272,6 @@ def _rows(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 _FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
-
-
-def _page(_: Request) -> Response:
-    return FileResponse(STATIC / "index.html", headers=_FRESH)
 
 
 def _login_page(*, is_wrong: bool = False) -> Response:

@@ -86,7 +86,15 @@ def find_java() -> Java:
     chosen = os.environ.get("JAVA_HOME", "")
     # In child processes of this package, JAVA_HOME is not the user's choice.
     if chosen and Path(chosen) != bundled.home:
-        return _check_java_home(Path(chosen))
+        executable = Path(chosen) / "bin" / "java"
+        if not executable.exists():
+            raise JavaUnusable(f"JAVA_HOME is {chosen}, but there is no {executable}. {_REMEDY}")
+        home, major = _run_java(executable)
+        if home is None or major is None:
+            raise JavaUnusable(f"JAVA_HOME is {chosen}, but {executable} does not run. {_REMEDY}")
+        if major not in SUPPORTED:
+            raise JavaUnusable(f"JAVA_HOME is {chosen}, a Java {major}, which Spark does not support. {_REMEDY}")
+        return Java(_launchable(home), major, bundled=False)
     on_path = shutil.which("java")
     if on_path and not chosen:
         home, major = _run_java(Path(on_path))
@@ -105,18 +113,6 @@ def parse_version(text: str) -> int | None:
     """Parse the major version in the output of `java -version` or a `release` file: 8 for 1.8.0_452, 21 for 21.0.8."""
     match = re.search(r"(?:version \"|JAVA_VERSION=\"|specification\.version = )(?:1\.)?(\d+)", text)
     return int(match[1]) if match else None
-
-
-def _check_java_home(chosen: Path) -> Java:
-    executable = chosen / "bin" / "java"
-    if not executable.exists():
-        raise JavaUnusable(f"JAVA_HOME is {chosen}, but there is no {executable}. {_REMEDY}")
-    home, major = _run_java(executable)
-    if home is None or major is None:
-        raise JavaUnusable(f"JAVA_HOME is {chosen}, but {executable} does not run. {_REMEDY}")
-    if major not in SUPPORTED:
-        raise JavaUnusable(f"JAVA_HOME is {chosen}, a Java {major}, which Spark does not support. {_REMEDY}")
-    return Java(_launchable(home), major, bundled=False)
 
 
 def _run_java(executable: Path) -> tuple[Path | None, int | None]:
