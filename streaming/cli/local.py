@@ -226,5 +226,4 @@ def demo(ctx: click.Context, *, home: Path, cluster: bool, rocketmq: bool, keep:
     from streaming.examples import demo as runner
     from streaming.examples import screen
 
-    output = screen.JsonScreen() if as_json else screen.TextScreen()
-    ctx.exit(runner.run(home, output, keep=keep, on_cluster=cluster))
+    ctx.exit(runner.run(home, screen.Screen(as_json=as_json), keep=keep, on_cluster=cluster))

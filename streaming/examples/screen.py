@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -40,15 +41,19 @@ _CAUSE_WIDTH = 23
 _DIFFERENCES_SHOWN = 10
 
 
-class TextScreen:
-    """Output as text.
+class Screen:
+    """Destination of the demo's output, as a context manager.
+
+    JSON objects have a `type` and, in `at`, the seconds since the start.
 
     Args:
-        console: destination; standard output by default. Colour and progress bar require a terminal, and `NO_COLOR` is
-            respected.
+        console: destination of text; standard output by default. Colour and progress bar require a terminal, and
+            `NO_COLOR` is respected.
+        as_json: write one JSON object per line to standard output instead.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, as_json: bool = False) -> None:
+        self._as_json = as_json
         self._console = console or Console(highlight=False, emoji=False)
         self._progress = Progress(
             SpinnerColumn(),
@@ -58,7 +63,7 @@ class TextScreen:
             TimeElapsedColumn(),
             console=self._console,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=as_json or not self._console.is_terminal,
         )
         self._task: TaskID | None = None
         self._downloading = False
@@ -66,34 +71,41 @@ class TextScreen:
 
     def __enter__(self) -> Self:
         self._progress.start()
-        for mark, style, meaning in _LEGEND:
-            self._print(Text.assemble("  ", (mark, style), f"  {meaning}"))
-        for note in _NOTES:
-            self._print(Text(f"  {note}", "dim"))
+        if not self._as_json:
+            for mark, style, meaning in _LEGEND:
+                self._print(Text.assemble("  ", (mark, style), f"  {meaning}"))
+            for note in _NOTES:
+                self._print(Text(f"  {note}", "dim"))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
-        """Print a line, and restart the progress bar."""
-        self._restart_bar(what, total, done)
-        self._line(Text(what, "dim"))
+        """Show a step of the demo, and restart the progress bar."""
+        if not self._write("phase", what=what, total=total, done=done):
+            self._restart_bar(what, total, done)
+            self._line(Text(what, "dim"))
 
     def downloading(self, done: int, total: int, what: str) -> None:
-        """Print a line at the first jar, and move the progress bar."""
+        """Show the progress of downloads. As text, this is a line at the first jar, and the progress bar."""
+        if self._write("download", what=what, total=total, done=done):
+            return
         if not self._downloading:
             self._downloading = True
             self._line(Text("downloading the jars of Kafka and Spark, once", "dim"))
         self._restart_bar(f"downloading {what}", total, done)
 
     def scene(self, scene: Scene) -> None:
-        """Print the title."""
-        self._print(Text())
-        self._print(Text(scene.title, "bold"))
+        """Show the title of a scene."""
+        if not self._write("scene", title=scene.title):
+            self._print(Text())
+            self._print(Text(scene.title, "bold"))
 
     def sent(self, step: Step) -> None:
-        """Print the description of the event."""
+        """Show an event. In JSON, the record is text, because some records are not JSON."""
+        if self._write("sent", stream=step.stream, says=step.says, key=step.key, value=step.value.decode()):
+            return
         self._line(Text.assemble((">", "cyan"), f" {step.says}"))
         if self._task is not None:
             self._progress.advance(self._task)
@@ -102,33 +114,60 @@ class TextScreen:
                 self._progress.update(self._task, count=f"{task.completed:.0f}/{task.total:.0f}")
 
     def update(self, update: ReceivedUpdate, *, cold: bool) -> None:
-        """Print client, topic, patterns, cause and latency."""
+        """Show an update: client, topic, patterns, cause and latency."""
+        row, path, latency = update.row, update.path, update.latency_ms
+        if self._write(
+            "update", op=update.op, parentTopic=row.parent, group=row.group, clientId=row.client_id,
+            liteTopic=row.lite_topic, patterns=update.patterns, cause=update.cause, path=path, latencyMs=latency,
+            cold=cold,
+        ):  # fmt: skip
+            return
         mark, style = ("+", "green") if update.op is Op.ADD else ("-", "red")
-        topic = f"{update.row.parent}/{update.row.lite_topic}"
+        topic = f"{row.parent}/{row.lite_topic}"
         if not update.patterns:
             by = "by receiving everything"
-        elif update.patterns == (update.row.lite_topic,):
+        elif update.patterns == (row.lite_topic,):
             by = "by name"
         else:
             by = f"by {', '.join(update.patterns)}"
-        cause = f"{update.path}: {update.cause.lower().replace('_', ' ')}"
+        cause = f"{path}: {update.cause.lower().replace('_', ' ')}"
         self._line(
             Text.assemble(
                 "  ",
-                (f"{mark} {update.row.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style),
+                (f"{mark} {row.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style),
                 f" {by:{_PATTERN_WIDTH}} {cause:{_CAUSE_WIDTH}} ",
-                (f"{update.latency_ms / 1000:5.2f} s{' (cold)' if cold else ''}", "dim" if cold else "bold"),
+                (f"{latency / 1000:5.2f} s{' (cold)' if cold else ''}", "dim" if cold else "bold"),
             )
         )
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """Print reason, message and source."""
+        """Show a dead letter: reason, message and source."""
+        if self._write("dead-letter", reason=letter.reason, message=letter.message, source=letter.source._asdict()):
+            return
         topic, partition, offset = letter.source
         place = (f"  {topic}[{partition}]@{offset}", "dim")
         self._line(Text.assemble("  ", (f"! {letter.reason}", "yellow"), f": {letter.message}", place))
 
     def verdict(self, verdict: Verdict) -> None:
-        """Print a table, and any differences."""
+        """Show the outcome: a table, and any differences."""
+        p50, p95 = verdict.percentile_ms(50), verdict.percentile_ms(95)
+        if self._write(
+            "summary",
+            ok=verdict.ok,
+            check=verdict.sentence,
+            sent=verdict.sent,
+            updates=verdict.updates,
+            deadLetters=verdict.dead_letters,
+            latencyMs={"p50": p50, "p95": p95},
+            updatesMeasured=len(verdict.latencies_ms),
+            updatesCold=verdict.cold,
+            held=verdict.held,
+            missing=[pair._asdict() for pair in verdict.missing],
+            surplus=[pair._asdict() for pair in verdict.surplus],
+            deadLettersMissing=[{**place._asdict(), "reason": why} for place, why in verdict.dead_letters_missing],
+            deadLettersSurplus=[{**place._asdict(), "reason": why} for place, why in verdict.dead_letters_surplus],
+        ):
+            return
         self._progress.stop()
         self._print(Text())
         self._print(Text("Summary", "bold"))
@@ -146,11 +185,14 @@ class TextScreen:
             self._print(Text(f"  and {len(verdict.differences) - _DIFFERENCES_SHOWN} more", "red"))
 
     def kept(self, settings: Settings, log_file: str) -> None:
-        """Print the address, and a command that sends an event."""
+        """Show the address, and a command that sends an event."""
+        address, command = settings.bootstrap_servers, by_hand(settings)
+        if self._write("kept", bootstrapServers=address, log=log_file, sendByHand=command):
+            return
         self._print(Text())
-        self._print(Text(f"Kafka listens on {settings.bootstrap_servers}. The log of the job is {log_file}."))
+        self._print(Text(f"Kafka listens on {address}. The log of the job is {log_file}."))
         self._print(Text("Send an event from another terminal to see its updates here:"))
-        self._print(Text(f"  {by_hand(settings)}", "cyan"))
+        self._print(Text(f"  {command}", "cyan"))
         self._print(Text("Ctrl-C stops everything."))
 
     def _restart_bar(self, what: str, total: int | None, done: int) -> None:
@@ -159,97 +201,18 @@ class TextScreen:
         count = f"{done}/{total}" if total else ""
         self._task = self._progress.add_task(what, total=total, completed=done, count=count)
 
+    def _write(self, kind: str, **fields: Any) -> bool:
+        """Write a JSON object; return False if the output is text."""
+        if self._as_json:
+            click.echo(json.dumps({"type": kind, "at": round(time.monotonic() - self._started, 3), **fields}))
+        return self._as_json
+
     def _line(self, text: Text) -> None:
         self._print(Text.assemble((f"{time.monotonic() - self._started:5.1f} s  ", "dim"), text))
 
     def _print(self, text: Text) -> None:
         shown = text if text.plain.isprintable() else Text(printable(text.plain))
         self._console.print(shown, soft_wrap=True)
-
-
-class JsonScreen:
-    """Output as one JSON object per line, with its `type` and, in `at`, the seconds since the start.
-
-    Args:
-        stream: destination; standard output by default.
-    """
-
-    def __init__(self, stream: IO[str] | None = None) -> None:
-        self._stream = stream
-        self._started = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
-        """Write a `phase` object."""
-        self._write("phase", what=what, total=total, done=done)
-
-    def downloading(self, done: int, total: int, what: str) -> None:
-        """Write a `download` object."""
-        self._write("download", what=what, total=total, done=done)
-
-    def scene(self, scene: Scene) -> None:
-        """Write a `scene` object."""
-        self._write("scene", title=scene.title)
-
-    def sent(self, step: Step) -> None:
-        """Write a `sent` object. The record is text, because some records are not JSON."""
-        self._write("sent", stream=step.stream, says=step.says, key=step.key, value=step.value.decode())
-
-    def update(self, update: ReceivedUpdate, *, cold: bool) -> None:
-        """Write an `update` object."""
-        self._write(
-            "update",
-            op=update.op,
-            parentTopic=update.row.parent,
-            group=update.row.group,
-            clientId=update.row.client_id,
-            liteTopic=update.row.lite_topic,
-            patterns=update.patterns,
-            cause=update.cause,
-            path=update.path,
-            latencyMs=update.latency_ms,
-            cold=cold,
-        )
-
-    def dead_letter(self, letter: DeadLetter) -> None:
-        """Write a `dead-letter` object."""
-        self._write("dead-letter", reason=letter.reason, message=letter.message, source=letter.source._asdict())
-
-    def verdict(self, verdict: Verdict) -> None:
-        """Write a `summary` object."""
-        self._write(
-            "summary",
-            ok=verdict.ok,
-            check=verdict.sentence,
-            sent=verdict.sent,
-            updates=verdict.updates,
-            deadLetters=verdict.dead_letters,
-            latencyMs={"p50": verdict.percentile_ms(50), "p95": verdict.percentile_ms(95)},
-            updatesMeasured=len(verdict.latencies_ms),
-            updatesCold=verdict.cold,
-            held=verdict.held,
-            missing=[pair._asdict() for pair in verdict.missing],
-            surplus=[pair._asdict() for pair in verdict.surplus],
-            deadLettersMissing=[{**place._asdict(), "reason": why} for place, why in verdict.dead_letters_missing],
-            deadLettersSurplus=[{**place._asdict(), "reason": why} for place, why in verdict.dead_letters_surplus],
-        )
-
-    def kept(self, settings: Settings, log_file: str) -> None:
-        """Write a `kept` object."""
-        self._write("kept", bootstrapServers=settings.bootstrap_servers, log=log_file, sendByHand=by_hand(settings))
-
-    def _write(self, kind: str, **fields: Any) -> None:
-        record = {"type": kind, "at": round(time.monotonic() - self._started, 3), **fields}
-        print(json.dumps(record), file=self._stream, flush=True)
-
-
-Screen = TextScreen | JsonScreen
-"""Destination of the demo's output, as a context manager."""
 
 
 def by_hand(settings: Settings) -> str:

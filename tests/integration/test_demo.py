@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PROGRAM = (
     "import sys, pathlib; from streaming.examples import demo, screen; "
     "home, where = pathlib.Path(sys.argv[1]), sys.argv[2]; "
-    "sys.exit(demo.run(home, screen.TextScreen(), keep=False, on_cluster=where == 'cluster'))"
+    "sys.exit(demo.run(home, screen.Screen(), keep=False, on_cluster=where == 'cluster'))"
 )
 _TIMEOUT_SECONDS = 1_200
 

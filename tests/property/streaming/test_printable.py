@@ -16,7 +16,7 @@ from rich.console import Console
 
 from streaming.adapters.watch import in_words
 from streaming.cli import output
-from streaming.examples.screen import TextScreen
+from streaming.examples.screen import Screen
 from streaming.examples.verdict import Coordinates, DeadLetter, ReceivedUpdate
 from streaming.inspect import SegmentStep, wording
 from streaming.inspect.api import Explanation
@@ -97,7 +97,7 @@ def verify(text: str) -> None:
 
 
 def screen(text: str) -> None:
-    shown = TextScreen(Console(highlight=False))
+    shown = Screen(Console(highlight=False))
     row = Effective(text, text, text, text)
     shown.update(ReceivedUpdate(Op.ADD, row, (text,), Cause.SUBSCRIBED, 1, 2), cold=False)
     shown.dead_letter(DeadLetter(text, text, Coordinates(text, 0, 7), 1))

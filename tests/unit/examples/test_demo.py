@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from streaming.config import Settings
 from streaming.errors import ReexpandError
 from streaming.examples import demo as runner
 from streaming.examples.scenario import ORDERS, appears, relation, subscribes, wildcard_group
-from streaming.examples.screen import JsonScreen
+from streaming.examples.screen import Screen
 from streaming.examples.verdict import Coordinates, ReceivedUpdate, Transcript, judge
 from streaming.oracle import Effective
 
@@ -68,7 +67,7 @@ class SilentFollower:
 
 
 def play(held: list[Effective], code: int = 0) -> int:
-    screen = JsonScreen(io.StringIO())
+    screen = Screen(as_json=True)
     return runner._play(WrittenPlay(*held), FinishedJob(code), screen, SETTINGS, keep=False)  # type: ignore[arg-type]
 
 
@@ -91,7 +90,7 @@ def test_a_job_that_does_not_end_in_order_is_an_error() -> None:
 
 
 def test_a_job_that_never_answers_is_not_waited_for_for_ever() -> None:
-    demo = runner.Play(SETTINGS, JsonScreen(io.StringIO()), SilentFollower(), lambda: None)  # type: ignore[arg-type]
+    demo = runner.Play(SETTINGS, Screen(as_json=True), SilentFollower(), lambda: None)  # type: ignore[arg-type]
     demo._transcript.sent.extend(TRANSCRIPT.sent)
     assert not demo._watch(0.05, demo._settled)
 

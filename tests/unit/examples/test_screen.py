@@ -8,21 +8,17 @@ import json
 import re
 import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
 from streaming.config import Settings
 from streaming.examples.scenario import SCENES
-from streaming.examples.screen import JsonScreen, TextScreen
+from streaming.examples.screen import Screen
 from streaming.examples.verdict import Coordinates, DeadLetter, ReceivedUpdate, Verdict
 from streaming.oracle import Effective
 from streaming.records.parsing import parse_topic_event
 from streaming.records.updates import Cause, Op
-
-if TYPE_CHECKING:
-    from streaming.examples.screen import Screen
 
 WHO = Effective("orders", "audit", "sales-dashboard", "us__globex__invoice__issued")
 UPDATES = [
@@ -61,7 +57,7 @@ def show_everything(screen: Screen) -> None:
 def shown(*, terminal: bool) -> str:
     """Return the text of a report of each kind."""
     file = io.StringIO()
-    show_everything(TextScreen(Console(file=file, force_terminal=terminal, width=100, highlight=False)))
+    show_everything(Screen(Console(file=file, force_terminal=terminal, width=100, highlight=False)))
     return file.getvalue()
 
 
@@ -89,7 +85,7 @@ def test_each_thing_is_one_line_when_piped() -> None:
 
 def test_an_update_line_says_who_what_why_and_when() -> None:
     file = io.StringIO()
-    TextScreen(Console(file=file)).update(UPDATES[0], cold=False)
+    Screen(Console(file=file)).update(UPDATES[0], cold=False)
     line = file.getvalue()
     for part in ("+ sales-dashboard", "orders/us__globex__invoice__issued", "receiving everything", "lazy", "0.34 s"):
         assert part in line
@@ -126,14 +122,14 @@ def test_text_and_json_agree_on_the_path(cause: Cause, capsys: pytest.CaptureFix
     path = "lazy" if cause in topics else "eager"
     update = replace(UPDATES[0], cause=cause)
     file = io.StringIO()
-    TextScreen(Console(file=file)).update(update, cold=False)
-    JsonScreen().update(update, cold=False)
+    Screen(Console(file=file)).update(update, cold=False)
+    Screen(as_json=True).update(update, cold=False)
     assert f" {path}: " in file.getvalue()
     assert json.loads(capsys.readouterr().out)["path"] == path
 
 
 def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    show_everything(JsonScreen())
+    show_everything(Screen(as_json=True))
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {record["type"] for record in records} == {
         "phase", "download", "scene", "sent", "update", "dead-letter", "summary", "kept",
@@ -146,7 +142,7 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_command_for_a_terminal_is_a_command() -> None:
     """A shell splits it as meant, it is valid Python, and it sends a topic event."""
     file = io.StringIO()
-    TextScreen(Console(file=file)).kept(SETTINGS, "job.log")
+    Screen(Console(file=file)).kept(SETTINGS, "job.log")
     command = next(line for line in file.getvalue().splitlines() if "Producer" in line)
     _, option, program = shlex.split(command)
     assert option == "-c"
