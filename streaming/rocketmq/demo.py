@@ -133,7 +133,7 @@ def run(home: Path, *, as_json: bool) -> int:
         ReexpandError: a server or the job does not start, or RocketMQ's official client is not installed.
     """
     official_client()
-    return play_in(home, lambda folder: _run(folder, LiteScreen(as_json=as_json)))
+    return play_in(home, lambda folder: _run(folder, LitePlay(as_json=as_json)))
 
 
 class Arrival(NamedTuple):
@@ -144,10 +144,14 @@ class Arrival(NamedTuple):
     body: str
 
 
-class LiteScreen:
-    """Output as text, or as one JSON object per line."""
+class LitePlay:
+    """Sent and received messages, printed as text or as one JSON object per line."""
 
     def __init__(self, *, as_json: bool) -> None:
+        self.sent: dict[tuple[str, str], float] = {}
+        self.deleted: set[str] = set()
+        self.arrived: dict[Arrival, float] = {}
+        self.repeated = 0
         self._console = None if as_json else Console(highlight=False, emoji=False)
         self._started = time.monotonic()
         self._lock = threading.Lock()
@@ -162,22 +166,10 @@ class LiteScreen:
             else:
                 self._console.print(Text.assemble((f"{at:5.1f} s  ", "dim"), (printable(text), style)), soft_wrap=True)
 
-
-class LitePlay:
-    """Sent and received messages."""
-
-    def __init__(self, screen: LiteScreen) -> None:
-        self.screen = screen
-        self.sent: dict[tuple[str, str], float] = {}
-        self.deleted: set[str] = set()
-        self.arrived: dict[Arrival, float] = {}
-        self.repeated = 0
-        self._lock = threading.Lock()
-
     def send(self, producer: Any, topic: str) -> None:
         """Send a message to a lite topic."""
         number = sum(name == topic for name, _ in self.sent) + 1
-        self.screen.show("sent", f"> message {number} to {topic}", "cyan", liteTopic=topic, number=number)
+        self.show("sent", f"> message {number} to {topic}", "cyan", liteTopic=topic, number=number)
         self.sent[topic, str(number)] = time.monotonic()
         producer.send(topic, str(number).encode())
 
@@ -192,7 +184,7 @@ class LitePlay:
                     return
                 self.arrived[arrival] = now
             took = now - self.sent.get(arrival[1:], now)
-            self.screen.show(
+            self.show(
                 "received",
                 f"  + {user.name:15} {message.lite_topic:28} message {arrival.body}  by {user.pattern:16} {took:.3f} s",
                 "green", client=user.name, liteTopic=message.lite_topic, number=int(arrival.body), seconds=took,
@@ -210,9 +202,9 @@ class LitePlay:
         return receivers(list(dict.fromkeys(topic for topic, _ in self.sent)), self.deleted)
 
 
-def _run(folder: Path, screen: LiteScreen) -> int:
+def _run(folder: Path, play: LitePlay) -> int:
     jars.fetch()
-    screen.show("phase", "starting Kafka and RocketMQ; RocketMQ's jars (106 MB) are downloaded on first use")
+    play.show("phase", "starting Kafka and RocketMQ; RocketMQ's jars (106 MB) are downloaded on first use")
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(folder / "kafka"))
         rocketmq = stack.enter_context(RocketMQ(folder / "rocketmq"))
@@ -221,18 +213,15 @@ def _run(folder: Path, screen: LiteScreen) -> int:
             bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint"), master=None
         )
         create_topics(broker.bootstrap_servers, topics.specs(settings))
-        screen.show(
-            "phase", f"Kafka {broker.bootstrap_servers}, RocketMQ {rocketmq.endpoints}; starting job and watcher"
-        )
+        play.show("phase", f"Kafka {broker.bootstrap_servers}, RocketMQ {rocketmq.endpoints}; starting job and watcher")
         stack.enter_context(_watcher(settings, rocketmq, folder))
         jobs = stack.enter_context(ExitStack())
         job = jobs.enter_context(Job(settings, folder / "job-1.log", folder / "spark"))
-        play = LitePlay(screen)
         producer = stack.enter_context(official_client().LiteProducer(rocketmq.endpoints, ORDERS))
-        screen.show("scene", BEFORE.title, "bold")
+        play.show("scene", BEFORE.title, "bold")
         for topic in BEFORE.topics:
             play.send(producer, topic)
-        _wait(screen, job)
+        _wait(play, job)
         consumers = []
         for user in USERS:
             consumer = WildcardLiteConsumer(
@@ -241,24 +230,24 @@ def _run(folder: Path, screen: LiteScreen) -> int:
             )  # fmt: skip
             consumers.append(stack.enter_context(consumer))
             consumer.subscribe(user.pattern)
-            screen.show("subscribed", f"> {user.name} subscribes to {user.pattern}", "cyan")
+            play.show("subscribed", f"> {user.name} subscribes to {user.pattern}", "cyan")
         _settle(play)
         for scene in SCENES:
-            screen.show("scene", scene.title, "bold")
+            play.show("scene", scene.title, "bold")
             if scene.deleted is not None:
                 play.deleted.add(scene.deleted)
                 admin.delete(rocketmq.broker, ORDERS, scene.deleted)
-                screen.show("deleted", f"> delete {scene.deleted}", "red", liteTopic=scene.deleted)
+                play.show("deleted", f"> delete {scene.deleted}", "red", liteTopic=scene.deleted)
             if scene.is_without_job:
                 job.kill()
-                screen.show("phase", "the job is killed with SIGKILL")
+                play.show("phase", "the job is killed with SIGKILL")
             for topic in scene.topics:
                 play.send(producer, topic)
                 time.sleep(_PACE_SECONDS)
             if scene.is_without_job:
-                screen.show("phase", "restarting the job from its checkpoint")
+                play.show("phase", "restarting the job from its checkpoint")
                 job = jobs.enter_context(Job(settings, folder / "job-2.log", folder / "spark"))
-                _wait(screen, job)
+                _wait(play, job)
             _settle(play)
         return _judge(play, {user.name: consumer.lite_topics for user, consumer in zip(USERS, consumers, strict=True)})
 
@@ -278,13 +267,13 @@ def _watcher(settings: Settings, rocketmq: RocketMQ, folder: Path) -> Iterator[N
         process.communicate()  # closing its standard input ends it
 
 
-def _wait(screen: LiteScreen, job: Job) -> None:
+def _wait(play: LitePlay, job: Job) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     while not job.is_ready:
         if time.monotonic() > deadline:
             raise DemoFailed(f"The job is not ready after {_READY_SECONDS:.0f} s.")
         time.sleep(_POLL_SECONDS)
-    screen.show("phase", "ready")
+    play.show("phase", "ready")
 
 
 def _settle(play: LitePlay) -> None:
@@ -302,7 +291,7 @@ def _judge(play: LitePlay, found: dict[str, frozenset[str]]) -> int:
     held = {name: set(names) for name, names in found.items()} == play.held()
     for kind, wrong in (("missing", missing), ("surplus", surplus)):
         for each in wrong:
-            play.screen.show(kind, f"{kind}: {each.user} {each.topic} message {each.body}", "red", **each._asdict())
+            play.show(kind, f"{kind}: {each.user} {each.topic} message {each.body}", "red", **each._asdict())
     took = sorted(play.arrived[each] - play.sent[each[1:]] for each in expected & arrived if each.body != "1")
     later = f"{statistics.median(took) * 1_000:.0f} ms" if took else "not measured"
     is_right = held and not missing and not surplus
@@ -311,7 +300,7 @@ def _judge(play: LitePlay, found: dict[str, frozenset[str]]) -> int:
         f"{len(surplus)} are surplus, {play.repeated} were repeated; the subscriptions in RocketMQ "
         f"{'equal' if held else 'DIFFER FROM'} the oracle's; latency of later messages: {later} (median)"
     )
-    play.screen.show(
+    play.show(
         "summary", text, "green" if is_right else "bold red", ok=is_right, expected=len(expected),
         missing=len(missing), surplus=len(surplus), repeated=play.repeated,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.rocketmq import demo
-from streaming.rocketmq.demo import BEFORE, SCENES, USERS, LitePlay, LiteScreen, receivers
+from streaming.rocketmq.demo import BEFORE, SCENES, USERS, LitePlay, receivers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ def test_the_scenario_tells_the_consumers_apart() -> None:
 
 def played(*, without: tuple[str, str] | None = None, surplus: bool = False) -> LitePlay:
     """A play of two topics, of which all messages came, but for one."""
-    play = LitePlay(LiteScreen(as_json=True))
+    play = LitePlay(as_json=True)
     producer = SimpleNamespace(send=lambda *_: None)
     for topic in TOPICS[:2]:
         play.send(producer, topic)
