@@ -51,7 +51,10 @@ class Node(dict[str, "Node[V]"], Generic[V]):
             following = node.child(segment)
             if following is None:
                 following = Node()
-                node._put(segment, following)
+                if segment is ONE:
+                    node.one = following
+                else:
+                    node[str(segment)] = following
             node = following
         return node
 
@@ -109,23 +112,8 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         """Remove an entry of a pattern with its end at this node; return True if it was present."""
         entries = self.entries(pattern)
         removed = discard(entries, key)
-        if not entries:
-            self._drop_entries(pattern)
-        return removed
-
-    @property
-    def is_empty(self) -> bool:
-        """True if no pattern ends at this node or below it."""
-        slots = (self.one, self.here, self.rest, self.starts, self.long)
-        return not self and all(slot is None for slot in slots)
-
-    def _put(self, segment: Segment, following: Node[V]) -> None:
-        if segment is ONE:
-            self.one = following
-        else:
-            self[str(segment)] = following
-
-    def _drop_entries(self, pattern: Pattern) -> None:
+        if entries:
+            return removed
         if len(pattern.whole) > MAX_DEPTH:
             long = self.long or {}
             del long[pattern.text, pattern.policy]
@@ -139,6 +127,13 @@ class Node(dict[str, "Node[V]"], Generic[V]):
             self.starts = {length: texts for length, texts in starts.items() if texts} or None
         else:
             self.rest = None
+        return removed
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no pattern ends at this node or below it."""
+        slots = (self.one, self.here, self.rest, self.starts, self.long)
+        return not self and all(slot is None for slot in slots)
 
 
 def discard(entries: Entries[V], key: Key[V]) -> bool:
