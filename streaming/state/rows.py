@@ -2,31 +2,53 @@
 
 from collections.abc import Collection, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from streaming.records.subscribers import ClientKey, Matches
-from streaming.state.frames import former_interest
-from streaming.state.policy import apply_policies
+from streaming.state.client import Interest
+from streaming.state.policy import GroupPolicy, apply_policies
 
 if TYPE_CHECKING:
+    from streaming.records.model import TopicMetadata
     from streaming.state.interests import Interests
-    from streaming.state.shard_state import ShardState
 
 _LOOK = 50_000
 """Number of topics to match with the entries of a client before the index of topics is used."""
 
 
+class Subscribed(Protocol):
+    """The part of a `ShardState` that rows need."""
+
+    topics: "dict[str, TopicMetadata]"
+
+    @property
+    def restrictive_policies(self) -> dict[str, GroupPolicy]:
+        """Policies of the groups in which a matching client may not receive a topic."""
+
+    def new_interests(self) -> "Interests":
+        """Return an empty index of interests."""
+
+    def wanted(self, key: ClientKey) -> list[Interest]:
+        """Return the interest of a client, and the former ones in force for some topics."""
+
+    def asked(self, key: ClientKey) -> dict[str, None]:
+        """Return the stored topics that match one of them."""
+
+    def subscribers(self, topic: str, matches: Matches | None = None) -> Matches:
+        """Return the subscribers of a stored topic by all rules but the quotas."""
+
+
 class ClientRows:
     """A client's part in the subscribers of topics, by all rules but the quotas."""
 
-    def __init__(self, state: "ShardState", key: ClientKey) -> None:
+    def __init__(self, state: Subscribed, key: ClientKey) -> None:
         self._state = state
         self._key = key
         self._alone: Interests | None = None
-        policy = state.restrictive_policies.get(key.group)
-        if (policy is None or not policy.exclusive) and not state.backfills_of(key.group):  # no other client matters
+        policy, (wanted, *former) = state.restrictive_policies.get(key.group), state.wanted(key)
+        if (policy is None or not policy.exclusive) and not former:  # no other client matters
             self._alone = state.new_interests()
-            self._alone.add(key, state.interest(key))
+            self._alone.add(key, wanted)
 
     def of(self, topic: str) -> Matches:
         """Return the client's part in the subscribers of a topic."""
@@ -42,9 +64,8 @@ class ClientRows:
         The first topics are found without the others, because a quota seldom needs more of them.
         """
         state, key, asked = self._state, self._key, self._state.new_interests()
-        asked.add(key, state.interest(key))
-        for number, each in enumerate(state.backfills_of(key.group).values()):
-            asked.add(key._replace(client_id=f" {number}"), former_interest(state, key, [each]))
+        for number, wanted in enumerate(state.wanted(key)):
+            asked.add(key._replace(client_id=str(number)), wanted)
         topics = iter(state.topics)
         for topic in islice(topics, _LOOK):
             if topic in others or asked.match(topic):

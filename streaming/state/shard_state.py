@@ -271,10 +271,11 @@ class ShardState(ShardGroups):
 
     def asked(self, key: ClientKey) -> dict[str, None]:
         """Return the stored topics that match a client's interest, or a former one while a backfill is under way."""
-        asked = dict.fromkeys(self.topics_of(self.interest(key)))
-        for each in self.backfills_of(key.group).values():
-            asked.update(dict.fromkeys(self.topics_of(former_interest(self, key, [each]))))
-        return asked
+        return dict.fromkeys(chain.from_iterable(map(self.topics_of, self.wanted(key))))
+
+    def wanted(self, key: ClientKey) -> list[Interest]:
+        """Return the interest of a client, and the former ones in force for topics that a backfill has not reached."""
+        return [self.interest(key), *(former_interest(self, key, [e]) for e in self.backfills_of(key.group).values())]
 
     def held(self, key: ClientKey) -> int:
         """Return the number of stored topics that a client may hold by all rules but its quota."""
