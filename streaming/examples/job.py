@@ -39,10 +39,10 @@ _SHORT_STOP_SECONDS = 5.0
 _LINGER_SECONDS = 5.0
 """Time in seconds within which Java ends after the command."""
 
-_UPDATE_SECONDS = 180.0
+_UPDATE_SECONDS = 600.0
 """Timeout of the first update of a rehearsal."""
 
-_REHEARSAL_STOP_SECONDS = 60.0
+_REHEARSAL_STOP_SECONDS = 300.0
 
 
 class Job:

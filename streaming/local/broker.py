@@ -103,7 +103,7 @@ class Broker(Server):
         *,
         settings: Mapping[str, str] | None = None,
         heap: str = "512m",
-        timeout: float = 90,
+        timeout: float = 300,
     ) -> None:
         super().__init__(folder, "broker.log", timeout)
         self._settings = dict(settings or {})

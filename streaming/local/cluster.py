@@ -55,7 +55,7 @@ class SparkCluster:
         workers: int = 2,
         cores: int = 1,
         memory: str = "1g",
-        timeout: float = 60,
+        timeout: float = 300,
         options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.folder = folder.absolute()

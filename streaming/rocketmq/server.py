@@ -101,7 +101,7 @@ class RocketMQ(Server):
         settings: Mapping[str, str] | None = None,
         plugins: Sequence[Path] = (),
         java_options: Sequence[str] = (),
-        timeout: float = 180,
+        timeout: float = 300,
     ) -> None:
         super().__init__(folder, "rocketmq.log", timeout)
         self._plugins, self._java_options = plugins, java_options

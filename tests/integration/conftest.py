@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 _IMAGE = os.environ.get("REEXPAND_KAFKA_IMAGE", "apache/kafka:4.3.1")
 _KAFKA_PORT = 9092
-_START_SECONDS = 90
+_START_SECONDS = 300
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
