@@ -14,7 +14,8 @@ PACKAGES = ("matcher", "streaming")
 FLOORS = [
     {"errors", "matcher", "printable", "tuning"},
     {"config"},
-    {"kafka", "storage", "records"},
+    {"kafka", "records"},
+    {"storage"},
     {"state"},
     {"coordinator", "expansion"},
     {"worker"},
