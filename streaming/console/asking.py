@@ -11,7 +11,15 @@ from starlette.responses import Response
 import matcher
 from matcher.dialects import SEPARATORS
 from streaming.client.rows import Subscriber
-from streaming.console.budget import MAX_SEGMENTS, STEPS, Budget, cost, shown_steps, widest_run
+from streaming.console.budget import (
+    CHARACTERS_A_STEP,
+    MAX_SEGMENTS,
+    NAME_STEPS,
+    STEPS,
+    Budget,
+    shown_steps,
+    widest_run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -251,7 +259,9 @@ class _Attempt:
         return self._dialect.matches(self._parsed, topic)
 
     def _cost(self, topic: str) -> int:
-        return cost(self._trial.pattern, topic, self._dialect.separator, self._width)
+        """Return the maximum number of steps for comparing the pattern with a topic."""
+        compared = (topic.count(self._dialect.separator) + 1) * self._width
+        return NAME_STEPS + compared + (len(self._trial.pattern) + len(topic)) // CHARACTERS_A_STEP
 
     def _explained(self, topics: Sequence[str], *, matched: bool) -> list[dict[str, Any]]:
         """Explain topics segment by segment, while the budget allows it."""

@@ -30,8 +30,8 @@ PATTERNS: Final = 16
 MAX_CHARACTERS: Final = 500_000
 """Maximum number of characters of the names in a response."""
 
-_NAME_STEPS: Final = 8
-_CHARACTERS_A_STEP: Final = 64
+NAME_STEPS: Final = 8
+CHARACTERS_A_STEP: Final = 64
 
 
 @dataclass
@@ -58,23 +58,10 @@ class Budget:
         """Yield names, or tuples of names, that contain a string, until the budget is spent."""
         for name in names:
             texts = (name,) if isinstance(name, str) else name
-            if not self.takes(_NAME_STEPS + sum(map(len, texts)) // _CHARACTERS_A_STEP):
+            if not self.takes(NAME_STEPS + sum(map(len, texts)) // CHARACTERS_A_STEP):
                 return
             if any(contains in text for text in texts):
                 yield name
-
-
-def cost(pattern: str, topic: str, separator: str, width: int | None = None) -> int:
-    """Return the maximum number of steps for comparing a pattern with a topic.
-
-    Args:
-        pattern: text of the pattern.
-        topic: name of the topic.
-        separator: separator of segments.
-        width: number of the pattern's segments that a segment of the topic may be compared with; all by default.
-    """
-    compared = (topic.count(separator) + 1) * (pattern.count(separator) + 1 if width is None else width)
-    return _NAME_STEPS + compared + (len(pattern) + len(topic)) // _CHARACTERS_A_STEP
 
 
 def widest_run(pattern: Pattern) -> int:
