@@ -15,8 +15,9 @@ from math import inf
 
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
 from streaming.expansion.timeline import GroupMoment, of_policy, of_request
+from streaming.records.columns import SourceColumns
 from streaming.records.subscribers import ClientKey
-from streaming.records.updates import Cause, Op
+from streaming.records.updates import Cause, Op, UpdateColumns
 from streaming.state import Backfill
 from streaming.state.client import NOTHING, Interest
 from streaming.state.delta import Former, PolicyEvent
@@ -37,6 +38,7 @@ class GroupBackfills:
         groups: number of groups that share the topics of a step.
 
     Attributes:
+        batch, group: as above.
         before: backfills of the state, the oldest first.
         after: backfills in force after the micro-batch; the first one takes a step.
         done: the topics of the step.
@@ -44,8 +46,8 @@ class GroupBackfills:
     """
 
     def __init__(self, batch: MicroBatch, group: str, changes: dict[ClientKey, InterestChange], groups: int) -> None:
-        self._batch = batch
-        self._group = group
+        self.batch = batch
+        self.group = group
         self._changes = changes
         self.before = batch.state.backfills_of(group)
         self.after = dict(self.before)
@@ -72,7 +74,7 @@ class GroupBackfills:
     @property
     def clients(self) -> dict[ClientKey, None]:
         """Clients with a former interest, or with a request."""
-        found = pinned(self._group, (*self.before.values(), *self.after.values()))
+        found = pinned(self.group, (*self.before.values(), *self.after.values()))
         return {**found, **dict.fromkeys(self._requested)} if found or self.policies else found
 
     def covering(self, topic: str, *, after: bool) -> tuple[ClientKey, ...]:
@@ -90,14 +92,30 @@ class GroupBackfills:
         for topic in chain.from_iterable(map(self._topics, keys)):
             if len(self.done) >= self._most or self.rows >= _ROWS_PER_TOPIC * self._most:
                 return
-            if topic not in self._batch.delta.removed and topic not in self.done:
+            if topic not in self.batch.delta.removed and topic not in self.done:
                 self.done[topic] = None
                 yield topic
+
+    @property
+    def is_columnar(self) -> bool:
+        """True if the step needs no other clients than those whose former interests the only backfill has."""
+        state, view, group = self.batch.state, self.batch.view, self.group
+        if len(self.after) != 1 or not self.before.keys() <= self.after.keys() or self.policies:
+            return False
+        (backfill,) = self.after.values()
+        keys = pinned(group, [backfill])
+        return (
+            self._most >= self.batch.tuning.columnar_min_topics
+            and state.policy(group) == view.policy(group)
+            and view.policy(group).plain
+            and self._changes.keys() <= keys.keys()
+            and not any(len(view.request_steps(key)) > 1 or view.quota_shares(key) != (None, None) for key in keys)
+        )
 
     def affected(self, *, exclusive: bool, policy_changed: bool) -> dict[str, None]:
         """Return the stored topics to compare at once."""
         found: dict[str, None] = {}
-        state = self._batch.state
+        state = self.batch.state
         if (self._policy_is_wide or self._wide) and self._begun is None:
             found.update(dict.fromkeys(self._uncovered()))
         if self._policy_is_wide:
@@ -115,7 +133,7 @@ class GroupBackfills:
 
     def note(self) -> None:
         """Put the remaining topics of each backfill into the delta."""
-        removed, changes = self._batch.delta.removed, self._batch.delta.backfills
+        removed, changes = self.batch.delta.removed, self.batch.delta.backfills
         changes.update(dict.fromkeys(key for key in self.before if key not in self.after))
         current = next(iter(self.after), None)
         for key, each in self.after.items():
@@ -144,21 +162,18 @@ class GroupBackfills:
         """
         passed = [self.after.get(each, self.before[each]) for each in covering[0] if each not in covering[1]]
         own = [self._of_former(key, each.clients[key.client_id]) for each in passed if key.client_id in each.clients]
-        own = own or list(map(of_request, self._batch.view.request_steps(key)))
+        own = own or list(map(of_request, self.batch.view.request_steps(key)))
         others = [
             self._of_former(other, former)
             for each in passed
             for client_id, former in each.clients.items()
-            if (other := ClientKey(self._group, client_id)) != key
+            if (other := ClientKey(self.group, client_id)) != key
         ]
         others += [
-            of_request(step)
-            for other in self._changes
-            if other != key
-            for step in self._batch.view.request_steps(other)
+            of_request(step) for other in self._changes if other != key for step in self.batch.view.request_steps(other)
         ]
         policies = [self._of_event(each.event) for each in passed if each.event is not None]
-        policies += map(of_policy, self._batch.view.policy_steps(self._group))
+        policies += map(of_policy, self.batch.view.policy_steps(self.group))
         is_own = own and (asked[0] is not asked[1] or (op is Op.ADD and (not policies or policies[-1].key == key)))
         return (own if is_own else policies or others or own)[-1]
 
@@ -166,32 +181,32 @@ class GroupBackfills:
         return GroupMoment(former.source, key, Cause.SUBSCRIBED, former.cause, former.offset_option)
 
     def _of_event(self, event: PolicyEvent) -> GroupMoment:
-        return GroupMoment(event.source, None if event.client_id is None else ClientKey(self._group, event.client_id))
+        return GroupMoment(event.source, None if event.client_id is None else ClientKey(self.group, event.client_id))
 
     def _topics(self, key: ClientKey) -> Collection[str]:
-        return self._batch.state.topics if key == self._begun else self._batch.state.remaining(key)
+        return self.batch.state.topics if key == self._begun else self.batch.state.remaining(key)
 
     def _has_quotas(self) -> bool:
         """Return True if a quota can take topics away from a client whose topics may change."""
-        view, group = self._batch.view, self._group
+        view, group = self.batch.view, self.group
         keys = {**self._wide, **pinned(group, self.before.values())}
         if self._policy_is_wide or view.regroups(group) or (keys and self._is_exclusive):
             keys.update(dict.fromkeys(view.clients_of(group)))
         is_concerned = self.before or self._policy_is_wide or self._wide
-        topics = len(self._batch.state.topics) + len(self._batch.delta.added)
+        topics = len(self.batch.state.topics) + len(self.batch.delta.added)
         return bool(is_concerned) and any(
             share is not None and share < topics for key in keys for share in view.quota_shares(key)
         )
 
     @property
     def _is_exclusive(self) -> bool:
-        policies = self._batch.state.policy(self._group), self._batch.view.policy(self._group), *self.policies
+        policies = self.batch.state.policy(self.group), self.batch.view.policy(self.group), *self.policies
         return any(each.exclusive for each in policies)
 
     def _find_wide(self) -> None:
         """Find the changes that concern many topics."""
-        state, view = self._batch.state, self._batch.view
-        former, later = state.policy(self._group), view.policy(self._group)
+        state, view = self.batch.state, self.batch.view
+        former, later = state.policy(self.group), view.policy(self.group)
         if former.terms != later.terms:
             both = (wanted for change in self._changes.values() for wanted in (change.before, change.after))
             self._policy_is_wide = bool(self.before) or self._are_many(map(state.topics_of, both))
@@ -209,14 +224,14 @@ class GroupBackfills:
     def _join(self) -> None:
         """Let the backfills carry out the wide changes, and begin one if they cover too few topics."""
         if self._are_many([self._uncovered()]):
-            names = (ClientKey(self._group, " " * number) for number in count())
+            names = (ClientKey(self.group, " " * number) for number in count())
             self._begun = next(key for key in names if key not in self.before)
             self.after[self._begun] = Backfill({}, "", "")
         self.after = {key: self._joined(each) for key, each in self.after.items()}
 
     def _former_differences(self, *, exclusive: bool) -> Iterator[tuple[ClientKey, Interest]]:
         """Yield what requests change under former policies, under which entries may have another meaning."""
-        state, view = self._batch.state, self._batch.view
+        state, view = self.batch.state, self.batch.view
         for each in self.before.values():
             if each.policy is not None:
                 for key in self._requested:
@@ -227,7 +242,7 @@ class GroupBackfills:
 
     def _joined(self, backfill: Backfill) -> Backfill:
         """Return a backfill that carries out the changes of this micro-batch as well."""
-        state, view, group, clients = self._batch.state, self._batch.view, self._group, dict(backfill.clients)
+        state, view, group, clients = self.batch.state, self.batch.view, self.group, dict(backfill.clients)
         policy, event = backfill.policy, backfill.event
         if self._policy_is_wide:
             policy = former_policy(state, group, [backfill])
@@ -244,19 +259,42 @@ class GroupBackfills:
 
     def _uncovered(self) -> Iterator[str]:
         """Yield the stored topics that no backfill covers."""
-        removed = self._batch.delta.removed
+        removed = self.batch.delta.removed
         remaining = list(map(self._topics, self.before))
         return (
             topic
-            for topic in self._batch.state.topics
+            for topic in self.batch.state.topics
             if topic not in removed and not any(topic in topics for topics in remaining)
         )
 
     def _are_many(self, several: Iterable[Iterable[str]]) -> bool:
         """Return True if some topics are more than a step."""
-        most, found = self._batch.tuning.backfill_topics, dict[str, None]()
+        most, found = self.batch.tuning.backfill_topics, dict[str, None]()
         for topics in several:
             found.update(dict.fromkeys(islice(topics, most + 1)))
             if len(found) > most:
                 return True
         return False
+
+
+def step_columns(backfills: GroupBackfills) -> Iterator[UpdateColumns]:
+    """Yield the updates of the step of the only backfill of a group by column (see `GroupBackfills.is_columnar`)."""
+    (backfill,) = backfills.after.values()
+    state, view, group = backfills.batch.state, backfills.batch.view, backfills.group
+    most = max(1, _ROWS_PER_TOPIC * backfills.batch.tuning.backfill_topics // max(1, len(backfill.clients)))
+    topics = list(islice(backfills.step(), most))
+    for key in pinned(group, [backfill]):
+        former = backfill.clients[key.client_id]
+        before, after = state.new_interests(), state.new_interests()
+        before.add(key, former_interest(state, key, list(backfills.before.values())))
+        after.add(key, view.interest(key))
+        lost, gained = before.pairs(topics), after.pairs(topics)
+        sources, version = SourceColumns.same(former.source, len(topics)), view.version(key)
+        resets = view.group(group).resets_offset(former.cause)
+        for op, cause, pairs, option, reset in (
+            (Op.REMOVE, former.cause, lost.without(gained), None, resets),
+            (Op.ADD, Cause.SUBSCRIBED, gained.without(lost), former.offset_option, False),
+        ):
+            versions = [version] * len(pairs.subscriber_table)
+            yield UpdateColumns(op, cause, topics, sources, pairs, versions, option, reset)
+    backfills.note()

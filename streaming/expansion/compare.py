@@ -90,12 +90,13 @@ _CHUNK_TOPICS: Final = 256
 """Number of topics that are matched at once."""
 
 
-def eager_updates(batch: MicroBatch, announcer: Announcer) -> Iterator[Update]:
+def eager_updates(batch: MicroBatch, announcer: Announcer, by_column: list[GroupBackfills]) -> Iterator[Update]:
     """Yield the updates of changed groups on the topics that exist before and after the micro-batch.
 
     Args:
         batch: the micro-batch.
         announcer: makes the updates.
+        by_column: takes the backfills whose step goes by column.
     """
     lagging = dict.fromkeys(key.group for key in batch.state.backfills)
     by_group: dict[str, dict[ClientKey, InterestChange]] = {group: {} for group in lagging}
@@ -103,8 +104,13 @@ def eager_updates(batch: MicroBatch, announcer: Announcer) -> Iterator[Update]:
         by_group.setdefault(key.group, {})[key] = change
     for group, changes in by_group.items():
         backfills = GroupBackfills(batch, group, changes, len(lagging))
-        yield from _GroupComparison(batch, announcer, group, changes, backfills).updates()
-        backfills.note()
+        comparison = _GroupComparison(batch, announcer, group, changes, backfills)
+        if backfills.is_columnar:
+            by_column.append(backfills)
+        else:
+            yield from comparison.step()
+            backfills.note()
+        yield from comparison.others()
 
 
 class _GroupComparison:
@@ -136,9 +142,12 @@ class _GroupComparison:
         self._timeline: Timeline | None = None
         self._frames: dict[tuple[bool, tuple[ClientKey, ...]], Frame] = {}
 
-    def updates(self) -> Iterator[Update]:
-        """Yield the updates of the topics that stay."""
+    def step(self) -> Iterator[Update]:
+        """Yield the updates of the topics of a backfill's step."""
         yield from self._compared(self._backfills.step())
+
+    def others(self) -> Iterator[Update]:
+        """Yield the updates of the other topics that stay."""
         affected = self._backfills.affected(exclusive=self._exclusive, policy_changed=self._policy_changed)
         removed, done = self._batch.delta.removed, self._backfills.done
         yield from self._compared(topic for topic in affected if topic not in removed and topic not in done)
@@ -235,18 +244,21 @@ class _GroupComparison:
         return self._timeline
 
 
-def compared_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests | None) -> Iterator[Update]:
+def compared_updates(
+    batch: MicroBatch, announcer: Announcer, renewed: Interests | None, by_column: list[GroupBackfills]
+) -> Iterator[Update]:
     """Yield the updates of topics that come or go, and of changed clients on the other topics.
 
     Args:
         batch: the micro-batch.
         announcer: makes the updates.
         renewed: interests after the micro-batch of the clients that changed; None for none.
+        by_column: takes the backfills whose step goes by column.
     """
     if batch.topics.single:
         yield from lazy_updates(batch, announcer, renewed)
     if batch.changed or batch.state.backfills:
-        yield from eager_updates(batch, announcer)
+        yield from eager_updates(batch, announcer, by_column)
 
 
 def lazy_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests | None) -> Iterator[Update]:

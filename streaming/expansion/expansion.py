@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
+from streaming.expansion.backfill import GroupBackfills, step_columns
 from streaming.expansion.bulk import BulkUpdates
 from streaming.expansion.compare import Announcer, compared_updates
 from streaming.expansion.micro_batch import MicroBatch, apply_events
@@ -63,15 +64,16 @@ def expand(
     batch = apply_events(state, events, shard, tuning)
     announcer = Announcer(batch)
     renewed = _renewed(batch)
-    single: Iterator[Update] = compared_updates(batch, announcer, renewed)
-    columns: Iterator[UpdateColumns] = iter(())
+    steps: list[GroupBackfills] = []
+    single: Iterator[Update] = compared_updates(batch, announcer, renewed, steps)
+    columns: Iterator[UpdateColumns] = chain.from_iterable(map(step_columns, steps))
     if _may_exceed_quotas(batch):
         bulk = BulkUpdates(batch, renewed)
-        single, columns = capped_updates(batch, announcer, single, bulk), bulk.columns()
+        single, columns = capped_updates(batch, announcer, single, bulk), chain(bulk.columns(), columns)
     else:
         state.drop_held()
         if batch.topics.bulks:
-            columns = BulkUpdates(batch, renewed).columns()
+            columns = chain(BulkUpdates(batch, renewed).columns(), columns)
     if announcer.needs_bitmaps:  # a bitmap differs by topic
         one_by_one = chain.from_iterable(map(UpdateColumns.one_by_one, columns))
         single, columns = map(announcer.with_bitmap, chain(single, one_by_one)), iter(())
