@@ -8,7 +8,7 @@ from streaming.kafka.facts import Offsets
 from streaming.spark import kafka_options, limits_note, origin, positions, sinks
 from streaming.spark.expand import NO_PRECAUTIONS, Precautions, expand
 from streaming.spark.kafka_admin import KafkaAdmin
-from streaming.spark.route import BEGINNING_BYTES, MICRO_BATCH_BYTES, longest_value, route
+from streaming.spark.route import BEGINNING_BYTES, longest_value, micro_batch_bytes, route
 
 _SOURCE = "reexpand.BoundedKafka"
 """Java class of the source."""
@@ -57,7 +57,7 @@ def read(
     beginning: str,
     *,
     bounded: bool = False,
-    budget: int = MICRO_BATCH_BYTES,
+    budget: int | None = None,
 ) -> DataFrame:
     """Read all input streams through one Kafka source, so that each micro-batch is a consistent cut.
 
@@ -66,7 +66,7 @@ def read(
         settings: settings of the job.
         beginning: first offsets of a new checkpoint, from `positions.beginning`.
         bounded: read records of any size with little memory; values beyond all bounds are cut.
-        budget: size in bytes of the values of a micro-batch; each partition has at least one record in it.
+        budget: size in bytes of the values of a micro-batch; by default `route.micro_batch_bytes`.
     """
     options = {
         "subscribe": ",".join(settings.inputs),
@@ -77,5 +77,6 @@ def read(
         "kafka.isolation.level": "read_committed",
         **kafka_options.for_spark(settings),
     }
+    budget = micro_batch_bytes(settings) if budget is None else budget
     bounds = {"budget": budget, "bound": longest_value(settings), "beginning": BEGINNING_BYTES, "cuts": bounded}
     return spark.readStream.format(_SOURCE).options(**options, **bounds).load()

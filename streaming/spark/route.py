@@ -33,6 +33,9 @@ MICRO_BATCH_BYTES = 250_000_000
 Spark holds all rows of a key in a micro-batch in one buffer, of at most 2 GB, and a worker holds them decoded.
 """
 
+_SHARDS_WITH_ALL_BYTES = 8
+"""Number of shards of a parent up to which a micro-batch may have all of these bytes."""
+
 SIGNED_BYTES = 1_048_576
 """Size in bytes of the longest record that the job writes to its inputs with Kafka's default `max.request.size`."""
 
@@ -42,7 +45,9 @@ BEGINNING_BYTES = MAX_ORIGINAL_BYTES - 32
 SIZE = "size"
 """Column with the size of the whole value, of a source that cuts long values."""
 
-_ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary, piece: int>>"
+_ROUTES = "array<struct<parent: string, shard: int, last: int, entry: int, payload: binary, piece: int>>"
+"""Schema of the routes of a record; each is to a shard, and to those behind it up to the last."""
+
 _EVENTS = (
     "array<struct<parentTopic: string, liteTopic: string, lmqName: string, subscriptionSet: array<string>, "
     f"group: string, attributes: struct<`{BIND_TOPIC}`: string>, "
@@ -99,7 +104,18 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     unplaced = F.when(is_large, _oversize_route()).otherwise(_record_route(F.lit(COORDINATOR), F.lit(UNROUTABLE)))
     routes = _once(placed, lambda found: F.when(F.size(found) > 0, found).otherwise(unplaced))
     pieces = F.flatten(F.transform(routes.cast(_ROUTES), _pieces))
-    return parsed.select("stream", "partition", "offset", "timestamp", F.inline(pieces))
+    routed = parsed.select("stream", "partition", "offset", "timestamp", F.inline(pieces))
+    if not settings.shards:
+        return routed.drop("last")
+    # A separate step: an array of all shards would multiply a long record in memory.
+    shards = F.explode(F.sequence("shard", "last")).alias("shard")
+    return routed.select(*(shards if name == "shard" else name for name in routed.columns if name != "last"))
+
+
+def micro_batch_bytes(settings: Settings) -> int:
+    """Return the size in bytes of the values of a micro-batch; fewer if many shards repeat them on Spark's disk."""
+    repeated = max(settings.shards.values(), default=1) // _SHARDS_WITH_ALL_BYTES
+    return MICRO_BATCH_BYTES // min(max(repeated, 1), 10)
 
 
 def longest_value(settings: Settings) -> int:
@@ -190,11 +206,9 @@ def _bucket(name: Column) -> Column:
 
 
 def _shard_routes(parent: Column, entry: Column, payload: Column, settings: Settings) -> Column:
-    """Return a route to each shard of a parent; routes without a parent are no places."""
-    if not settings.shards:
-        return F.array(_route(parent, F.lit(0), entry, payload))
-    last = _shard_count(parent, settings) - 1
-    return F.transform(F.sequence(F.lit(0), last), lambda shard: _route(parent, shard, entry, payload))
+    """Return the route to all shards of a parent; a route without a parent is no place."""
+    last = _shard_count(parent, settings) - 1 if settings.shards else F.lit(0)
+    return F.array(_route(parent, F.lit(0), entry, payload, last=last))
 
 
 def _record_route(parent: Column, shard: Column) -> Column:
@@ -221,10 +235,11 @@ def _pieces(route: Column) -> Column:
     return F.when(F.col(SIZE) <= PIECE_BYTES, F.array(route)).otherwise(pieces)
 
 
-def _route(parent: Column, shard: Column, entry: Column, payload: Column) -> Column:
+def _route(parent: Column, shard: Column, entry: Column, payload: Column, last: Column | None = None) -> Column:
     return F.struct(
         parent.alias("parent"),
         shard.cast("int").alias("shard"),
+        (shard if last is None else last).cast("int").alias("last"),
         entry.cast("int").alias("entry"),
         payload.alias("payload"),
         F.lit(0).alias("piece"),

@@ -424,6 +424,15 @@ def test_nothing_multiplies_a_record(spark: SparkSession, stream: Stream, value:
 
 
 @pytest.mark.rule("bounds")
+def test_a_long_record_comes_to_many_shards_one_by_one(spark: SparkSession) -> None:
+    """All of its rows together have more than Java's memory."""
+    (record,) = numbered([(Stream.SUBSCRIPTIONS, request(x="y" * 900_000))])
+    rows = route(frame(spark, [record]), settings_of(Routing({"p": 2_500})))
+    ((shards, size),) = rows.agg(F.count_distinct("parent", "shard"), F.sum(F.length("payload"))).collect()
+    assert (shards, size) == (2_501, 2_501 * len(record.value or b""))
+
+
+@pytest.mark.rule("bounds")
 def test_what_is_long_comes_whole(spark: SparkSession) -> None:
     """In pieces that Python joins: single requests and those of a set, on all of their keys, to the byte."""
     single = json.dumps(request(x="é" * 100_000)).encode()
