@@ -175,7 +175,9 @@ class GroupBackfills:
         policies = [self._of_event(each.event) for each in passed if each.event is not None]
         policies += map(of_policy, self.batch.view.policy_steps(self.group))
         is_own = own and (asked[0] is not asked[1] or (op is Op.ADD and (not policies or policies[-1].key == key)))
-        return (own if is_own else policies or others or own)[-1]
+        if not is_own and not policies and others:  # a request of another client causes no SUBSCRIBED of this one
+            return others[-1]._replace(cause_add=Cause.RELEASED, cause_remove=Cause.EVICTED)
+        return (own if is_own else policies or own)[-1]
 
     def _of_former(self, key: ClientKey, former: Former) -> GroupMoment:
         return GroupMoment(former.source, key, Cause.SUBSCRIBED, former.cause, former.offset_option)

@@ -272,7 +272,7 @@ STEPS: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_a_micro_batch_visits_a_bounded_number_of_topics(name: str) -> None:
-    """Another topic costs less than one call: it is found in an index, and compared in a later step."""
+    """Another topic costs at most two calls: it is found in an index, and compared in a later step."""
     tuning, found = Tuning(backfill_topics=5), list[tuple[int, int, int]]()
     before, events = STEPS[name]
     for count in (4 * FEW, 8 * FEW):
@@ -285,4 +285,4 @@ def test_a_micro_batch_visits_a_bounded_number_of_topics(name: str) -> None:
         again = counted(state, sourced(events, 300_000), tuning)
         found.append((first, later, again))
     few, many = found
-    assert all(more < less + 4 * FEW for less, more in zip(few, many, strict=True)), (few, many)
+    assert all(more < less + 8 * FEW for less, more in zip(few, many, strict=True)), (few, many)
