@@ -180,7 +180,9 @@ class GroupBackfills:
         return (own if is_own else policies or own)[-1]
 
     def _of_former(self, key: ClientKey, former: Former) -> GroupMoment:
-        return GroupMoment(former.source, key, Cause.SUBSCRIBED, former.cause, former.offset_option)
+        is_request = former.cause in (Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED)  # else an event of the group
+        cause = Cause.SUBSCRIBED if is_request else former.cause
+        return GroupMoment(former.source, key, cause, former.cause, former.offset_option)
 
     def _of_event(self, event: PolicyEvent) -> GroupMoment:
         return GroupMoment(event.source, None if event.client_id is None else ClientKey(self.group, event.client_id))
