@@ -144,12 +144,13 @@ def test_large_records_are_worked_off(streams: Streams, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_more_large_records_than_spark_takes_at_once_are_applied(streams: Streams, tmp_path: Path) -> None:
-    """Spark has one buffer of 2 GB for a key. The records have 2.7 GB, and some MB in Kafka.
+    """Spark has one buffer of 2 GB for a key. The records have more, and some MB in Kafka.
 
     Kafka's consumer decompresses 500 of them at once, so the first start may run out of memory.
     """
-    wanted = large_requests(streams, 3_000, compression="gzip")
+    wanted = large_requests(streams, 2_400, compression="gzip")
     job = Job(streams, tmp_path / "job.log")
     eventually(lambda: streams.relation() == wanted or job.process.poll() is not None, 3 * SETTLE_SECONDS, 2)
     if job.process.poll() is None:

@@ -14,12 +14,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming.oracle import Effective
-from streaming.records.model import Reason
+from streaming.records.model import Reason, Stream
 from streaming.spark import job, positions
 from streaming.spark.route import BEGINNING_BYTES, longest_value
-from tests.support.brokers import SharedBroker
+from tests.support.brokers import SharedBroker, StartBroker
 from tests.support.builders import topic_json
 from tests.support.guarded_streams import GuardedStreams
+from tests.support.processes import eventually
 from tests.support.running_job import Job, Streams, assert_verified, running
 from tests.support.scene import Scene
 
@@ -29,6 +30,7 @@ HUGE_BYTES = 400_000_000
 LONGEST_SECONDS = 120
 """Longest time for which one record may stop the service."""
 EARLIEST = -2
+RECORDS = 30_000
 
 
 @pytest.fixture(params=["CreateTime", "LogAppendTime"])
@@ -123,6 +125,45 @@ def test_the_bounded_source_reads_with_a_password_and_the_least_permissions(
     streams = Streams(guarded.scram, guarded.streams.checkpoint, guarded.streams.prefix)
     streams.settings = streams.settings.model_copy(update={"kafka_options": options})
     assert len(read(spark, streams, 10, bounded=True)) == 1
+
+
+@pytest.mark.long
+def test_the_bounded_source_outlives_a_restart_of_the_broker(
+    spark: SparkSession, own_broker: StartBroker, tmp_path: Path
+) -> None:
+    """It reads all records once, whatever task the broker leaves."""
+    server = own_broker(tmp_path / "kafka")
+    streams = Streams(server.bootstrap_servers, tmp_path / "checkpoint").create(3)
+    producer = streams.producer()
+    for number in range(RECORDS):
+        producer.send(Stream.TOPICS, topic_json(liteTopic=str(number)), str(number))
+    producer.flush()
+    settings = streams.settings.model_copy(update={"max_offsets_per_trigger": RECORDS // 30})
+    beginning = positions.dump({topic: dict.fromkeys(range(3), EARLIEST) for topic in settings.inputs})
+    query = (
+        job.read(spark, settings, beginning, bounded=True)
+        .selectExpr("cast(value as string) value")
+        .writeStream.format("memory")
+        .queryName("outage")
+        .option("checkpointLocation", str(streams.checkpoint / "outage"))
+        .start()
+    )
+
+    def has_read(count: int) -> bool:
+        return spark.table("outage").count() >= count
+
+    try:
+        for number in (1, 2):
+            assert eventually(partial(has_read, number * RECORDS // 3), LONGEST_SECONDS, 0.2)
+            server.kill()
+            time.sleep(3)
+            server.start()
+        assert eventually(partial(has_read, RECORDS), LONGEST_SECONDS, 1)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    found = sorted(json.loads(row.value)["liteTopic"] for row in spark.table("outage").collect())
+    assert found == sorted(map(str, range(RECORDS)))
 
 
 @pytest.mark.long
