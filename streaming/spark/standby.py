@@ -73,7 +73,7 @@ def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: t
         for topic, offsets in ends.items()
     }
     try:
-        records = job.read(spark, own, positions.dump(beginning))
+        records = job.read(spark, own, positions.dump(beginning), bounded=True)
         expanded = expand(route(records, own), own)
         writer = expanded.writeStream.format("noop").outputMode("update").queryName("standby")
         query = (
