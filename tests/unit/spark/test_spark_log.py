@@ -51,7 +51,9 @@ def a_jvm(lines: list[str]) -> Iterator[Any]:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(process.stdout.readline())))
+        port = int(process.stdout.readline())
+        # Finalizers would otherwise look for the JVM when it is gone, at any time in another test.
+        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, enable_memory_management=False))
         try:
             yield gateway.jvm
         finally:
