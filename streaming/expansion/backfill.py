@@ -114,8 +114,7 @@ class GroupBackfills:
 
     def affected(self, *, exclusive: bool, policy_changed: bool) -> dict[str, None]:
         """Return the stored topics to compare at once."""
-        found: dict[str, None] = {}
-        state = self.batch.state
+        found, state = dict[str, None](), self.batch.state
         if (self._policy_is_wide or self._wide) and self._begun is None:
             found.update(dict.fromkeys(self._uncovered()))
         if self._policy_is_wide:
