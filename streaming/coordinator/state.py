@@ -15,8 +15,8 @@ from sortedcontainers import SortedDict, SortedList
 from streaming.records.model import End, Place
 from streaming.records.subscribers import ClientKey
 from streaming.state.notes import Versions
-from streaming.storage.journal import Journal, overlay
-from streaming.storage.packed import Packed
+from streaming.storage.journal import Journal
+from streaming.storage.store import Packed, overlay
 
 _PRESENT_STEP_MS: Final = 10_000
 _ABSENT_STEP_MS: Final = 600_000

@@ -14,8 +14,7 @@ from streaming.state.interests import Interests
 from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
 from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive
 from streaming.state.rows import ClientRows
-from streaming.storage.journal import overlay
-from streaming.storage.packed import Packed
+from streaming.storage.store import Packed, overlay
 from streaming.tuning import DEFAULT_TUNING, Tuning
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ checkpoint, and the value keeps its name. A new part is merged with the parts be
 number of parts, and the number of times a byte is rewritten, grow with the logarithm of the journal.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, Self
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, Protocol, Self
 import msgpack
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.storage.packed import Packed
 from streaming.tuning import DEFAULT_TUNING, Tuning
 
 FORMAT = 6
@@ -259,19 +258,6 @@ class Journal:
         for name, _ in self.retired[: len(self.retired) - len(kept)]:  # in order of their micro-batches
             self.archive.remove(name)
         return replace(self, retired=kept)
-
-
-def overlay(changed: Iterable[tuple[MutableMapping[Any, Any], Mapping[Any, Any]]]) -> None:
-    """Apply changes to mappings, by key; None removes the key."""
-    for target, changes in changed:
-        if isinstance(target, Packed):
-            target.apply(changes)
-            continue
-        for key, value in changes.items():
-            if value is None:
-                target.pop(key, None)
-            else:
-                target[key] = value
 
 
 def flaw_of_part(name: str, data: bytes) -> str | None:
