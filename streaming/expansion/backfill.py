@@ -14,7 +14,7 @@ from itertools import chain, count, islice
 from math import inf
 
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
-from streaming.expansion.timeline import GroupMoment, of_policy, of_request
+from streaming.expansion.view import GroupMoment, of_policy, of_request
 from streaming.records.columns import SourceColumns
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause, Op, UpdateColumns
@@ -24,12 +24,15 @@ from streaming.state.delta import Former, PolicyEvent
 from streaming.state.frames import former_interest, former_policy, pinned
 from streaming.state.policy import GroupPolicy
 
+Covering = tuple[tuple[ClientKey, ...], tuple[ClientKey, ...]]
+"""The backfills that cover a topic before and after a micro-batch."""
+
 _ROWS_PER_TOPIC = 10
 """Subscribers for each topic of a step, on average; topics with more make the step shorter."""
 
 
 class GroupBackfills:
-    """Backfills of one group before and after a micro-batch.
+    """Backfills of one group before and after a micro-batch, if any is under way or there are many topics.
 
     Args:
         batch: the micro-batch.
@@ -57,14 +60,12 @@ class GroupBackfills:
         self._policy_is_wide = False
         self._wide: dict[ClientKey, None] = {}
         self._most: float = max(1, batch.tuning.backfill_topics // max(1, groups))
-        self._requested: list[ClientKey] = []
-        if self.before or len(batch.state.topics) > batch.tuning.backfill_topics:
-            self._requested = [key for key in batch.delta.clients if key.group == group]
-            self._find_wide()
-            if self._has_quotas():
-                self._most, self.after, self._policy_is_wide, self._wide = inf, {}, False, {}
-            elif self._policy_is_wide or self._wide:
-                self._join()
+        self._requested = [key for key in batch.delta.clients if key.group == group]
+        self._find_wide()
+        if self._has_quotas():
+            self._most, self.after, self._policy_is_wide, self._wide = inf, {}, False, {}
+        elif self._policy_is_wide or self._wide:
+            self._join()
 
     @property
     def policies(self) -> list[GroupPolicy]:
@@ -77,14 +78,22 @@ class GroupBackfills:
         found = pinned(self.group, (*self.before.values(), *self.after.values()))
         return {**found, **dict.fromkeys(self._requested)} if found or self.policies else found
 
-    def covering(self, topic: str, *, after: bool) -> tuple[ClientKey, ...]:
-        """Return the backfills that cover a stored topic before the micro-batch, or after it."""
-        if not after:
-            return tuple(key for key in self.before if topic in self._topics(key))
+    @property
+    def narrow(self) -> dict[ClientKey, InterestChange]:
+        """Changes to carry out at once."""
+        return {} if self._policy_is_wide else {key: c for key, c in self._changes.items() if key not in self._wide}
+
+    def by_covering(self, topics: Iterable[str]) -> dict[Covering, list[str]]:
+        """Return stored topics by the backfills that cover them before the micro-batch, and after it."""
+        found: dict[Covering, list[str]] = {}
         current = next(iter(self.after), None)
-        return tuple(
-            key for key in self.after if topic in self._topics(key) and not (key == current and topic in self.done)
-        )
+        for topic in topics:
+            before = tuple(key for key in self.before if topic in self._topics(key))
+            after = tuple(
+                key for key in self.after if topic in self._topics(key) and not (key == current and topic in self.done)
+            )
+            found.setdefault((before, after), []).append(topic)
+        return found
 
     def step(self) -> Iterator[str]:
         """Yield the topics of the step of the oldest backfill; of all backfills if a quota applies."""
@@ -112,22 +121,15 @@ class GroupBackfills:
             and not any(len(view.request_steps(key)) > 1 or view.quota_shares(key) != (None, None) for key in keys)
         )
 
-    def affected(self, *, exclusive: bool, policy_changed: bool) -> dict[str, None]:
-        """Return the stored topics to compare at once."""
-        found, state = dict[str, None](), self.batch.state
+    def affected(self, *, exclusive: bool) -> dict[str, None]:
+        """Return the stored topics to compare at once, without those of narrow changes."""
+        found: dict[str, None] = {}
         if (self._policy_is_wide or self._wide) and self._begun is None:
             found.update(dict.fromkeys(self._uncovered()))
-        if self._policy_is_wide:
-            return found
-        for key, change in self._changes.items():
-            if key not in self._wide:
-                both = (change.before, change.after) if policy_changed else change.differences(ordered=exclusive)
-                for wanted in both:
-                    if wanted != NOTHING:
-                        found.update(dict.fromkeys(state.topics_of(wanted)))
-        for key, wanted in self._former_differences(exclusive=exclusive):
-            if key not in self._wide and wanted != NOTHING:
-                found.update(dict.fromkeys(state.topics_of(wanted)))
+        if not self._policy_is_wide:
+            for key, wanted in self._former_differences(exclusive=exclusive):
+                if key not in self._wide and wanted != NOTHING:
+                    found.update(dict.fromkeys(self.batch.state.topics_of(wanted)))
         return found
 
     def note(self) -> None:
@@ -146,9 +148,7 @@ class GroupBackfills:
             elif key in self.before:
                 changes[key] = None
 
-    def event(
-        self, op: Op, key: ClientKey, covering: tuple[Collection[ClientKey], ...], asked: tuple[bool, bool]
-    ) -> GroupMoment:
+    def event(self, op: Op, key: ClientKey, covering: Covering, asked: tuple[bool, bool]) -> GroupMoment:
         """Return the event behind an update of a topic that a backfill covers.
 
         It is the last request of the client if its entries decide, else the last event of the group.

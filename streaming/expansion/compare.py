@@ -4,17 +4,18 @@ Topics that come or go are matched against the stored patterns. Clients with ano
 over the topics that stay.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.expansion.backfill import GroupBackfills
+from streaming.expansion.backfill import Covering, GroupBackfills
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
-from streaming.expansion.timeline import GroupMoment, Timeline, of_policy, of_request
+from streaming.expansion.timeline import Timeline
+from streaming.expansion.view import GroupMoment, of_policy, of_request
 from streaming.records.model import Source, TopicMetadata
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.records.updates import Cause, Op, Update
+from streaming.state.client import NOTHING
 from streaming.state.frames import Frame, frame
 from streaming.state.interests import Interests
 from streaming.state.policy import apply_policies, bitmap
@@ -89,6 +90,8 @@ class Announcer:
 _CHUNK_TOPICS: Final = 256
 """Number of topics that are matched at once."""
 
+_UNCOVERED: Final[Covering] = (), ()
+
 
 def eager_updates(batch: MicroBatch, announcer: Announcer, by_column: list[GroupBackfills]) -> Iterator[Update]:
     """Yield the updates of changed groups on the topics that exist before and after the micro-batch.
@@ -99,16 +102,17 @@ def eager_updates(batch: MicroBatch, announcer: Announcer, by_column: list[Group
         by_column: takes the backfills whose step goes by column.
     """
     lagging = dict.fromkeys(key.group for key in batch.state.backfills)
+    are_many = len(batch.state.topics) > batch.tuning.backfill_topics
     by_group: dict[str, dict[ClientKey, InterestChange]] = {group: {} for group in lagging}
     for key, change in batch.changed.items():
         by_group.setdefault(key.group, {})[key] = change
     for group, changes in by_group.items():
-        backfills = GroupBackfills(batch, group, changes, len(lagging))
+        backfills = GroupBackfills(batch, group, changes, len(lagging)) if are_many or group in lagging else None
         comparison = _GroupComparison(batch, announcer, group, changes, backfills)
-        if backfills.is_columnar:
+        if backfills is not None and backfills.is_columnar:
             by_column.append(backfills)
-        else:
-            yield from comparison.step()
+        elif backfills is not None:
+            yield from comparison.compared(backfills.step())
             backfills.note()
         yield from comparison.others()
 
@@ -122,7 +126,7 @@ class _GroupComparison:
         announcer: Announcer,
         group: str,
         changes: dict[ClientKey, InterestChange],
-        backfills: GroupBackfills,
+        backfills: GroupBackfills | None,
     ) -> None:
         self._batch = batch
         self._announcer = announcer
@@ -131,33 +135,35 @@ class _GroupComparison:
         self._backfills = backfills
         former, later = batch.state.policy(group), batch.view.policy(group)
         self._policy_steps = batch.view.policy_steps(group)
-        policies = (former, *(step.policy for step in self._policy_steps), later, *backfills.policies)
+        formers, pinned = ([], {}) if backfills is None else (backfills.policies, backfills.clients)
+        policies = (former, *(step.policy for step in self._policy_steps), later, *formers)
         self._exclusive = any(policy.exclusive for policy in policies)
         self._policy_changed = former != later and batch.view.policy_changed(group)
         # In an exclusive group a client takes a topic from another client, or leaves it to another. A client that has
         # left may still hold topics, as long as a backfill is under way.
-        others = batch.view.clients_of(group) if self._exclusive or backfills.policies else ()
-        self._concerned = list(dict.fromkeys((*others, *changes, *backfills.clients)))
+        others = batch.view.clients_of(group) if self._exclusive or formers else ()
+        self._concerned = dict.fromkeys((*others, *changes, *pinned))
         self._only_events: dict[ClientKey, GroupMoment | None] = {}
         self._timeline: Timeline | None = None
         self._frames: dict[tuple[bool, tuple[ClientKey, ...]], Frame] = {}
 
-    def step(self) -> Iterator[Update]:
-        """Yield the updates of the topics of a backfill's step."""
-        yield from self._compared(self._backfills.step())
-
     def others(self) -> Iterator[Update]:
-        """Yield the updates of the other topics that stay."""
-        affected = self._backfills.affected(exclusive=self._exclusive, policy_changed=self._policy_changed)
-        removed, done = self._batch.delta.removed, self._backfills.done
-        yield from self._compared(topic for topic in affected if topic not in removed and topic not in done)
+        """Yield the updates of the topics that stay, without those of a backfill's step."""
+        backfills, state, affected = self._backfills, self._batch.state, dict[str, None]()
+        for change in (self._changes if backfills is None else backfills.narrow).values():
+            both = change[:2] if self._policy_changed else change.differences(ordered=self._exclusive)
+            for wanted in both:
+                if wanted != NOTHING:
+                    affected.update(dict.fromkeys(state.topics_of(wanted)))
+        if backfills is not None:
+            affected.update(backfills.affected(exclusive=self._exclusive))
+        removed, done = self._batch.delta.removed, {} if backfills is None else backfills.done
+        yield from self.compared(topic for topic in affected if topic not in removed and topic not in done)
 
-    def _compared(self, topics: Iterator[str]) -> Iterator[Update]:
-        covering = self._backfills.covering
+    def compared(self, topics: Iterator[str]) -> Iterator[Update]:
+        """Yield the updates of stored topics."""
         while chunk := list(islice(topics, _CHUNK_TOPICS)):
-            by_frames: dict[tuple[tuple[ClientKey, ...], ...], list[str]] = defaultdict(list)
-            for topic in chunk:
-                by_frames[covering(topic, after=False), covering(topic, after=True)].append(topic)
+            by_frames = {_UNCOVERED: chunk} if self._backfills is None else self._backfills.by_covering(chunk)
             for both, names in by_frames.items():
                 before, after = (self._frame(keys, after=place > 0) for place, keys in enumerate(both))
                 matches = zip(before.interests.match_all(names), after.interests.match_all(names), strict=True)
@@ -167,25 +173,35 @@ class _GroupComparison:
     def _frame(self, keys: tuple[ClientKey, ...], *, after: bool) -> Frame:
         """Return the group as the topics see it that some backfills cover, before or after the micro-batch."""
         if (after, keys) not in self._frames:
-            backfills = self._backfills.after if after else self._backfills.before
-            roster = self._batch.view if after else self._batch.state
-            formers = [backfills[key] for key in keys]
-            interests = self._batch.state.new_interests()
-            self._frames[after, keys] = frame(roster, self._group, self._concerned, formers, interests)
+            self._frames[after, keys] = self._new_frame(keys, after=after)
         return self._frames[after, keys]
+
+    def _new_frame(self, keys: tuple[ClientKey, ...], *, after: bool) -> Frame:
+        state, view, interests = self._batch.state, self._batch.view, self._batch.state.new_interests()
+        if self._backfills is not None:
+            backfills = self._backfills.after if after else self._backfills.before
+            formers = [backfills[key] for key in keys]
+            return frame(view if after else state, self._group, self._concerned, formers, interests)
+        for key in self._concerned:
+            interests.add(key, view.interest(key) if after else state.interest(key))
+        policy = (self._batch.policies if after else state.restrictive_policies).get(self._group)
+        return Frame(self._concerned, interests, {} if policy is None else {self._group: policy})
 
     def _compare(
         self,
         topic: str,
         former: tuple[Frame, Matches],
         later: tuple[Frame, Matches],
-        covering: tuple[tuple[ClientKey, ...], ...],
+        covering: Covering,
     ) -> Iterator[Update]:
         """Yield the updates of a topic, given its matching subscribers before and after the micro-batch."""
         metadata = self._batch.state.topics[topic]
         (_, matched), (_, matches) = former, later
-        before, after = (each.subscribers(topic, metadata, found) for each, found in (former, later))
-        self._backfills.rows += len(matched) + len(matches)
+        before, after = (
+            each.subscribers(topic, metadata, found) if each.policies else found for each, found in (former, later)
+        )
+        if self._backfills is not None:
+            self._backfills.rows += len(matched) + len(matches)
         for op, lost, left in ((Op.REMOVE, before, after), (Op.ADD, after, before)):
             for subscriber, patterns in lost.items():
                 if subscriber not in left:
@@ -198,7 +214,7 @@ class _GroupComparison:
                         and former[0].policies[self._group].exclusive
                         and matches.keys().isdisjoint(before)
                     )
-                    if any(covering):
+                    if self._backfills is not None and any(covering):
                         event: GroupMoment | None = self._backfills.event(op, client, covering, asked)
                     else:
                         event = self._only_event(client)
@@ -240,7 +256,7 @@ class _GroupComparison:
     @property
     def _events(self) -> Timeline:
         if self._timeline is None:
-            self._timeline = Timeline(self._batch, self._group, self._concerned)
+            self._timeline = Timeline(self._batch, self._group, list(self._concerned))
         return self._timeline
 
 

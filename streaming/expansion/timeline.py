@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import inf
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
 
 from streaming.expansion.asking import Asking, EntrySpan
 from streaming.expansion.micro_batch import MicroBatch
-from streaming.expansion.view import PolicyStep, RequestStep
-from streaming.records.model import Notation, Source
+from streaming.expansion.view import Attribution, GroupMoment, PolicyStep, RequestStep, of_policy, of_request
+from streaming.records.model import Notation
 from streaming.records.subscribers import ClientKey, SubscriberKey
-from streaming.records.updates import Cause, Op
-from streaming.state import Group
+from streaming.records.updates import Op
 from streaming.state.blocks import Block, Blocks
 from streaming.state.client import NOTHING, Client, Interest
 from streaming.state.group import interest
@@ -29,63 +27,6 @@ _MOST_REMEMBERED = 1_000
 
 _MOST_SPANS = 16
 """Maximum number of additions of the same entry by one client that are distinguished; earlier ones count as one."""
-
-
-class Attribution(NamedTuple):
-    """The event behind an update, with the fields that the update takes from it.
-
-    Attributes:
-        group: attributes of the group after the event; None for those after the micro-batch.
-    """
-
-    source: Source
-    cause: Cause
-    option: Any = None
-    group: Group | None = None
-
-
-class GroupMoment(NamedTuple):
-    """An event that concerns a group.
-
-    Attributes:
-        key: client that the event changed; None for a group event.
-        cause_add, cause_remove: of updates of that client, or of the group.
-        option: offset option of a request.
-        group: attributes after a group event.
-    """
-
-    source: Source
-    key: ClientKey | None
-    cause_add: Cause = Cause.GROUP_CHANGED
-    cause_remove: Cause = Cause.GROUP_CHANGED
-    option: Any = None
-    group: Group | None = None
-
-    def decision(self, op: Op, *, own: bool, asked_before: bool, asked_after: bool, received: bool) -> Attribution:
-        """Return the attribution of an update to this event.
-
-        Args:
-            op: of the update.
-            own: it follows from a change of the subscriber itself.
-            asked_before: the subscriber had a matching entry before the event.
-            asked_after: it has one after the event.
-            received: clients of the group receive the topic after the event (REMOVE), or did before it (ADD).
-        """
-        policy = Cause.GROUP_CHANGED if self.key is None else Cause.SELECTOR_CHANGED
-        if op is Op.REMOVE:
-            refused = Cause.EVICTED if received else policy
-            return Attribution(self.source, refused if asked_after else self.cause_remove, None, self.group)
-        if asked_before and not received:
-            return Attribution(self.source, policy)
-        if own:
-            return Attribution(self.source, self.cause_add, self.option)
-        return Attribution(self.source, Cause.RELEASED)
-
-
-def of_request(step: RequestStep) -> GroupMoment:
-    """Return the moment of a request, or of the end of a client."""
-    removal = Cause.LEASE_EXPIRED if step.request.expired else Cause.UNSUBSCRIBED
-    return GroupMoment(step.source, step.key, Cause.SUBSCRIBED, removal, step.request.offset_option)
 
 
 class Timeline:
@@ -171,11 +112,6 @@ class Timeline:
                 for begin, end, order in self._entries.spans[number]
             )
         return self._known[about]
-
-
-def of_policy(step: PolicyStep) -> GroupMoment:
-    """Return the moment of a group event, or of a request that set a selector."""
-    return GroupMoment(step.source, step.key, group=step.group if step.key is None else None)
 
 
 def _ranges(records: Sequence[int]) -> list[tuple[int, int]]:
