@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["TOPIC", "GROUP", "TRANSACTIONAL_ID"]
 
+LEASE_SECONDS: Final = 10.0
+"""Seconds without a beat after which the driver that holds a checkpoint's lease counts as gone."""
+
 OWN_NAMES: Final = "reexpand-"
 """Beginning of the names of the job's consumer groups and transactional ids."""
 

@@ -14,10 +14,9 @@ from pyarrow.fs import FileSelector, FileSystem
 from streaming.errors import BackupRefused, NotVerified
 from streaming.kafka.clients import reason
 from streaming.kafka.facts import NotedTopic
-from streaming.kafka.permissions import own_group
+from streaming.kafka.permissions import LEASE_SECONDS, own_group
 from streaming.kafka.reader import Partition, committed_offsets
 from streaming.records.routing import Routing
-from streaming.spark.holder import LEASE_SECONDS
 from streaming.storage.archive import opened
 from streaming.storage.folder import IDENTITY, QUERY
 from streaming.worker.limits_note import LIMITS, Limits, parse

@@ -1,25 +1,164 @@
-"""Supervisor loop of a running query: reports, lease, clock, topics and an orderly end."""
+"""Supervisor loop of a running query: reports, lease, clock, topics and an end within a limited time."""
 
 import logging
 import re
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.errors import JobError, JobFailed
-from streaming.spark import pace, quarantine
+from streaming.config import Settings
+from streaming.errors import JobError, JobFailed, KafkaUnavailable, ReexpandError
+from streaming.kafka import facts
+from streaming.kafka.facts import NotedTopic
+from streaming.spark import checkpoint, quarantine, sinks
 from streaming.spark.clock import Clock
-from streaming.spark.ending import STOP_SECONDS
-from streaming.spark.failures import text_of
+from streaming.spark.failures import explained, text_of
+from streaming.spark.kafka_admin import KafkaAdmin, TopicIds
 from streaming.spark.lease import Lease
 from streaming.spark.monitoring import QueryMonitor
 from streaming.spark.report import Report
-from streaming.spark.watch import TopicWatch
 
 log = logging.getLogger("reexpand")
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+STOP_SECONDS: Final = 15
+"""Time in seconds within which a running micro-batch may end; then it is interrupted, and the next start repeats it."""
+
+LIMIT_SECONDS: Final = 22
+"""Time in seconds after which Spark's JVM is killed; orchestrators kill the job itself after 30 s."""
+
+_GONE_SECONDS: Final = 5
+
+
+class Ending:
+    """Limit for the end of a job.
+
+    Attributes:
+        has_killed: Spark's JVM was killed, so calls into it fail.
+    """
+
+    def __init__(self) -> None:
+        self.has_killed = False
+        self._jvm: Popen[bytes] | None = None
+
+    def watch(self, spark: SparkSession) -> None:
+        """Set the JVM to kill to a session's; under spark-submit it is not ours."""
+        gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark shows no more
+        self._jvm = getattr(gateway, "proc", None)
+
+    def kill(self) -> None:
+        """Kill the JVM."""
+        if self._jvm is not None:
+            log.warning("the job does not end within %d s: its JVM is killed; nothing is lost", LIMIT_SECONDS)
+            self.has_killed = True
+            self._jvm.kill()
+            self._jvm.wait(_GONE_SECONDS)
+
+
+@contextmanager
+def limited(stop: threading.Event, seconds: float = LIMIT_SECONDS) -> Iterator[Ending]:
+    """End a job within some seconds after `stop` is set; ignore failures caused by killing its JVM.
+
+    Args:
+        stop: set when the job is to end.
+        seconds: the limit.
+    """
+    ending, is_over = Ending(), threading.Event()
+
+    def watch() -> None:
+        stop.wait()
+        if not is_over.wait(seconds):
+            ending.kill()
+
+    threading.Thread(target=watch, name="ending", daemon=True).start()
+    try:
+        yield ending
+    except Exception:
+        if not ending.has_killed:
+            raise
+    finally:
+        is_over.set()
+
+
+LOOK_SECONDS = 5
+"""Time between two checks of the topics."""
+
+
+class TopicWatch:
+    """Watch on the topics of a job.
+
+    Spark compares offsets only: if a recreated topic has grown past them, it would read on in the middle. `look`
+    requests the ids at intervals, without waiting.
+    """
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, admin: KafkaAdmin, topics: Mapping[str, NotedTopic]
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._admin = admin
+        self._topics = topics
+        self._names = [topic.name for role, topic in topics.items() if role != "dead_letters"]
+        self._asked: TopicIds | None = None
+        self._absent: set[str] = set()
+        self._next = time.monotonic() + LOOK_SECONDS
+
+    def look(self) -> None:
+        """Compare the topics with the topics at the start, if a check is due.
+
+        A topic that seems not to exist is checked twice: a broker that has just started may not list it yet.
+
+        Raises:
+            TopicReplaced: a topic was deleted or recreated.
+            JobFailed: the clock topic was deleted or recreated; the next start goes on with a new topic.
+        """
+        if self._asked is None:
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + LOOK_SECONDS
+                self._asked = self._admin.asked(self._names)
+            return
+        if not self._asked.arrived():
+            return
+        asked, self._asked = self._asked, None
+        try:
+            found = asked.ids()
+        except KafkaUnavailable:  # Spark waits for the broker as well
+            return
+        absent = set(self._names) - found.keys()
+        self._check(found, absent & self._absent)
+        self._absent = absent
+
+    def explain(self, failure: str) -> ReexpandError:
+        """Return the reason why the query has failed, given Spark's text."""
+        settings = self._settings
+        try:
+            found = self._admin.ids(self._names)
+            self._check(found, set(self._names) - found.keys())
+            progress = checkpoint.progress(self._spark, settings)
+            facts.check_unread(settings, progress.read, *self._admin.spans(facts.events(settings)))
+        except KafkaUnavailable:
+            pass
+        except ReexpandError as error:
+            return error
+        return JobFailed(explained(failure, settings))
+
+    def _check(self, found: Mapping[str, str], absent: Collection[str]) -> None:
+        facts.check_identity(self._settings, self._topics, found, absent)
+        clock = self._topics["clock"]
+        if clock.name in absent or found.get(clock.name, clock.id) != clock.id:
+            raise JobFailed(
+                f"the topic {clock.name} was deleted, or created anew, while the job ran. Start the job again: "
+                "it makes the topic anew, and nothing is lost."
+            )
+
 
 _POLL_SECONDS = 0.2
 
@@ -62,7 +201,7 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
                 query.awaitTermination()  # raises the error that ended it
                 raise JobFailed("the query ended without being asked to")
         log.info("stopping after the running micro-batch")
-        pace.end_after_batch(query)
+        sinks.end_after_batch(query)
         if not query.awaitTermination(STOP_SECONDS):
             log.warning("the micro-batch does not end within %d s: it is interrupted, and repeated later", STOP_SECONDS)
             _silence(query)

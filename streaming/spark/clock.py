@@ -1,9 +1,13 @@
-"""Clock of the job: time is written as records, so it passes at the same place for every reader."""
+"""Clock of the job: time is written as records, so it passes at the same place for every reader.
+
+All records of the clock topic follow from the other inputs. So a job whose clock topic was deleted or recreated goes
+on: it reads the new topic from its present end, and the alarms for which shards wait are written again.
+"""
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Self
 
 import orjson
@@ -12,12 +16,108 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import JobFailed, KafkaUnavailable, NotWritten
-from streaming.kafka.facts import Offsets
-from streaming.spark import clock_topic, positions
+from streaming.kafka.facts import NotedTopic, Offsets
+from streaming.records.writing import KafkaRecord
+from streaming.spark import checkpoint, positions
+from streaming.spark.checkpoint import CheckpointFiles, QueryProgress
 from streaming.spark.kafka_admin import SHORT_TIMEOUT_MS, KafkaAdmin
 from streaming.spark.producer import Producer
+from streaming.spark.states import StateReader
+from streaming.storage.archive import Folder
+from streaming.storage.folder import QUERY
+from streaming.worker.reminders import reminders
 
 log = logging.getLogger("reexpand")
+
+NOTE = "clock.json"
+"""File of the checkpoint that records whether alarms are to be written again."""
+
+_REMIND = "remind"
+
+_TIME = "message.timestamp.type"
+_BROKERS_TIME = "LogAppendTime"
+
+
+def prepare(
+    spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: NotedTopic | None, progress: QueryProgress
+) -> None:
+    """Let the broker stamp the clock topic's records, and go on with a new topic if it was lost.
+
+    Args:
+        spark: session of the job.
+        settings: settings of the job.
+        admin: Kafka, with all of the job's client options.
+        noted: the clock topic of the checkpoint; None if the checkpoint is new, or of a former release.
+        progress: how far the query of the checkpoint has come.
+
+    Raises:
+        KafkaUnavailable: no broker answers.
+    """
+    _set_brokers_time(settings, admin)
+    if not progress.begun:
+        return
+    present = admin.ends([settings.clock])[settings.clock]
+    is_another = noted is not None and admin.ids([settings.clock]).get(settings.clock) != noted.id
+    positions = [offsets.get(settings.clock, {}) for offsets in (progress.read, progress.planned)]
+    if is_another or any(_is_beyond(each, present) for each in positions):
+        checkpoint.move(spark, settings, settings.clock, present)
+        _note_reminding(CheckpointFiles(spark, settings.checkpoint), remind=True)
+        log.warning("the topic %s was deleted or created anew; the job goes on with the new one", settings.clock)
+
+
+def _is_beyond(offsets: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+    return any(offset > ends.get(number, 0) for number, offset in offsets.items())
+
+
+def remind(spark: SparkSession, settings: Settings) -> None:
+    """Write the alarms for which shards wait again, if the clock topic was lost before this start.
+
+    The running query must have committed a micro-batch: then the states contain all alarms that were written to the
+    lost topic.
+
+    Raises:
+        NotWritten: Kafka did not take an alarm.
+    """
+    files = CheckpointFiles(spark, settings.checkpoint)
+    if not (files.exists(NOTE) and orjson.loads(files.read(NOTE))[_REMIND]):
+        return
+    count = 0
+    with Producer(spark, settings) as producer:
+        for key, value in _reminders(spark, settings, files):
+            producer.send(settings.clock, key.decode(), (value or b"").decode())
+            count += 1
+    _note_reminding(files, remind=False)
+    log.info("wrote %d alarms to %s once more, for the shards that wait for them", count, settings.clock)
+
+
+def _note_reminding(files: CheckpointFiles, *, remind: bool) -> None:
+    files.write(NOTE, orjson.dumps({_REMIND: remind}))
+
+
+def _reminders(spark: SparkSession, settings: Settings, files: CheckpointFiles) -> Iterator[KafkaRecord]:
+    archives = Folder(settings.checkpoint)
+    micro_batch = files.numbers(f"{QUERY}/commits")[-1]
+    for parent, number, value in StateReader(spark, settings.checkpoint).values(micro_batch):
+        yield from reminders(parent, number, value, archives.of(parent, number))
+
+
+def _set_brokers_time(settings: Settings, admin: KafkaAdmin) -> None:
+    """Let the broker stamp the records of the clock topic; warn if it does not allow that."""
+    try:
+        if admin.configurations([settings.clock], [_TIME])[settings.clock][_TIME] == _BROKERS_TIME:
+            return
+        admin.configure(settings.clock, _TIME, _BROKERS_TIME)
+        log.info("set %s=%s for the topic %s", _TIME, _BROKERS_TIME, settings.clock)
+    except KafkaUnavailable as error:
+        log.warning(
+            "the topic %s cannot get %s=%s: the job takes the time from the clocks of this machine "
+            "and of the executors; keep them right. %s",
+            settings.clock,
+            _TIME,
+            _BROKERS_TIME,
+            error,
+        )
+
 
 MARGIN_MS = 1_000
 """Time in milliseconds by which ticks stay behind the broker's clock.
@@ -123,7 +223,7 @@ class Clock:
         while not (reminded or self._stop.is_set()):
             try:
                 if self._wait_until_read(admin.ends([self._settings.clock])):
-                    clock_topic.remind(self._spark, self._settings)
+                    remind(self._spark, self._settings)
                 reminded = True
             except (KafkaUnavailable, NotWritten) as error:
                 log.warning("no time passes: %s", error)

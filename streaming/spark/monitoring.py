@@ -20,8 +20,8 @@ from streaming.monitor.metrics import Metrics, ProcessMemory
 from streaming.monitor.server import HttpServer, routes
 from streaming.spark import positions
 from streaming.spark.checkpoint import CheckpointFiles
-from streaming.spark.input_ends import CommittedPositions, InputEnds
 from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.positions import CommittedPositions, InputEnds
 from streaming.storage.folder import SIZES
 
 log = logging.getLogger("reexpand")

@@ -3,7 +3,7 @@
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -12,10 +12,48 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.monitor.batch import BatchReport
 from streaming.printable import quoted
 from streaming.records.model import Reason
-from streaming.spark import counts
-from streaming.worker.output import OutputKind
+from streaming.worker.output import FACTS, OutputKind
+from streaming.worker.rows import KeyFacts
 
 log = logging.getLogger("reexpand")
+
+
+def add_up(progress: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
+    """Add up the counts in Spark's progress of a micro-batch, and return them with the facts of the keys.
+
+    Counts are output records by kind, and ignored entries by reason.
+    """
+    summed: Counter[str] = Counter()
+    keys = []
+    for counts in orjson.loads(progress.get("sink", {}).get("metrics", {}).get("counts", "[]")):
+        facts = counts.pop(FACTS, None)
+        if facts is not None:
+            keys.append(KeyFacts(*facts))
+        summed.update(counts)
+    return summed, keys
+
+
+def take_suspects(counts: Counter[str]) -> list[tuple[str, str, str]]:
+    """Remove the literal groups with an apparent pattern from counts; return parent, group and entry of each."""
+    return [tuple(each) for each in _taken(counts, OutputKind.SUSPECT)]
+
+
+def take_failures(counts: Counter[str]) -> list[tuple[str, int, int, int, str]]:
+    """Remove the entries that raised an exception from counts.
+
+    Returns:
+        Kafka topic, partition, offset, position in the record, and message of each, in the order of their places.
+    """
+    return sorted(tuple(each) for each in _taken(counts, OutputKind.FAILURE))
+
+
+def _taken(counts: Counter[str], start: str) -> list[Any]:
+    """Remove the kinds with a prefix from counts; return the JSON after it."""
+    kinds = [kind for kind in counts if kind.startswith(start)]
+    for kind in kinds:
+        del counts[kind]
+    return [orjson.loads(kind.removeprefix(start)) for kind in kinds]
+
 
 _LITERAL = (
     "clients of the group %r ask for patterns on %r, as %r, but the group is literal, so its entries are names. "
@@ -63,8 +101,8 @@ class Report:
         self._last_reported = unseen[0].batchId()
 
     def _take(self, progress: dict[str, Any]) -> None:
-        total, keys = counts.total(progress)
-        suspects, failures = counts.suspects(total), counts.failures(total)
+        total, keys = add_up(progress)
+        suspects, failures = take_suspects(total), take_failures(total)
         if self._follow is not None:
             self._follow(BatchReport.of(progress, total, keys))
         if progress["numInputRows"]:

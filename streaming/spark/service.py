@@ -34,8 +34,7 @@ from streaming.spark import (
     access,
     answers,
     checkpoint,
-    clock_topic,
-    ending,
+    clock,
     group_file,
     job,
     kafka_options,
@@ -47,7 +46,7 @@ from streaming.spark import (
     sinks,
     standby,
 )
-from streaming.spark.attend import Beside, attend
+from streaming.spark.attend import Beside, TopicWatch, attend, limited
 from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
 from streaming.spark.failures import end_of_java, explained, one_line
@@ -56,7 +55,6 @@ from streaming.spark.lease import Lease
 from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor
 from streaming.spark.planned import Terms
 from streaming.spark.report import Report
-from streaming.spark.watch import TopicWatch
 from streaming.storage import folder
 
 log = logging.getLogger("reexpand")
@@ -79,7 +77,7 @@ def run(
     stands_by: bool = False,
     page: JobPage | None = None,
 ) -> None:
-    """Run the job until SIGTERM or SIGINT; a running micro-batch is finished first, for `ending.STOP_SECONDS` at most.
+    """Run the job until SIGTERM or SIGINT; a running micro-batch is finished first, for `attend.STOP_SECONDS` at most.
 
     Args:
         settings: settings of the job.
@@ -107,7 +105,7 @@ def run(
     folder.check(settings.checkpoint, writes=True)
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
-    with ending.limited(stop) as limit, Monitor(settings, page) as monitor, started(settings, stop) as spark:
+    with limited(stop) as limit, Monitor(settings, page) as monitor, started(settings, stop) as spark:
         limit.watch(spark)
         kafka_options.check(spark, settings)
         choices = {"take_over": take_over, "accept_topics": accept_topics, "stands_by": stands_by}
@@ -300,7 +298,7 @@ def begin(
     topics = provision.provide(spark, settings, admin, known, progress, rebuilding=rebuilding, adopted=adopted)
     if not has_clock:
         lease.acquire(take_over=take_over)
-    clock_topic.prepare(spark, settings, admin, agreed.topics.get("clock"), progress)
+    clock.prepare(spark, settings, admin, agreed.topics.get("clock"), progress)
     group_file.publish(spark, settings, group_events)
     checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
     return _query(start, rebuilding=rebuilding, adopted=adopted), topics

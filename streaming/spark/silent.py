@@ -12,12 +12,11 @@ from streaming.config import Settings
 from streaming.kafka.facts import Offsets
 from streaming.kafka.permissions import partition_names
 from streaming.spark import checkpoint, positions, service
-from streaming.spark.attend import Beside, attend
+from streaming.spark.attend import Beside, TopicWatch, attend
 from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.report import Report
-from streaming.spark.watch import TopicWatch
 
 TICK_INTERVAL_MS = 1_000
 """Longest time between ticks: they end the same clients and topics at any rate, and a rebuild waits for a tick."""

@@ -1,19 +1,65 @@
-"""The Kafka sink: output rows become records, written exactly once or at least once.
+"""The Kafka sink and its pace: output rows become records, written exactly once or at least once.
 
 It is our own (see `jvm/reexpand`). Exactly once: the records of a state partition are one transaction. At least once: a
 repeated micro-batch writes the same keys and event ids again.
+
+The pace: at once when idle, spaced under a trickle by a budget of CPU time.
 """
 
 from dataclasses import dataclass
+from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
+from streaming.errors import ReexpandError
 from streaming.records.model import Stream
-from streaming.spark import kafka_options, pace
+from streaming.spark import kafka_options
 from streaming.spark.checkpoint import for_java
 from streaming.worker.output import OutputKind
+
+LONGEST_WAIT_MS: Final = 500
+"""Longest time in milliseconds between two micro-batches, however much CPU they use."""
+
+ENOUGH_RECORDS: Final = 200
+"""Number of records in a micro-batch from which on the next follows at once: more may wait."""
+
+GRACE_MS: Final = 60_000
+"""Time in milliseconds after the start without waits: Java compiles what is hot, and records may wait."""
+
+
+def trigger_ms(settings: Settings) -> int:
+    """Return the trigger interval in milliseconds: 1 for none, the minimum at which Spark asks a clock to wait."""
+    return max(settings.trigger_interval_ms, 1)
+
+
+def cores(settings: Settings) -> float:
+    """Return the budget of CPU; 0 for none, as when a trigger interval takes its place."""
+    return 0.0 if settings.trigger_interval_ms else settings.pace_cpu
+
+
+def end_after_batch(query: StreamingQuery) -> None:
+    """Let a query that keeps its pace end as soon as its running micro-batch is committed; do not wait for that.
+
+    `StreamingQuery.stop` interrupts the micro-batch, so that the next start repeats it: nothing is lost, but with
+    delivery at least once its updates are written twice.
+    """
+    _java_pace().endAfterBatch(_execution(query))
+
+
+def _java_pace() -> Any:
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise ReexpandError("there is no Spark session")
+    jvm: Any = session._jvm  # noqa: SLF001 - the only way to our own Java classes
+    return jvm.reexpand.Pace
+
+
+def _execution(query: StreamingQuery) -> Any:
+    java: Any = query
+    return java._jsq.streamingQuery()  # noqa: SLF001 - Spark has no public way
+
 
 _SINK = "reexpand.FencedKafka"
 """Java class of the sink."""
@@ -74,10 +120,10 @@ def start(expanded: DataFrame, settings: Settings, fence: Fence | None = None) -
         expanded.writeStream.format(_SINK)
         .options(**{**producer, **kafka_options.for_spark(settings), **own})
         .option("checkpointLocation", f"{for_java(settings.checkpoint).rstrip('/')}/query")
-        .trigger(processingTime=f"{pace.trigger_ms(settings)} milliseconds")
+        .trigger(processingTime=f"{trigger_ms(settings)} milliseconds")
         .queryName("reexpand")
         .outputMode("update")
         .start()
     )
-    pace.keep(settings, query)
+    _java_pace().keep(_execution(query), cores(settings), LONGEST_WAIT_MS, ENOUGH_RECORDS, GRACE_MS)
     return query

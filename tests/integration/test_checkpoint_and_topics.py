@@ -19,11 +19,11 @@ from streaming.kafka import facts
 from streaming.kafka.permissions import partition_names
 from streaming.kafka.topics import configure
 from streaming.records.model import Stream
-from streaming.spark import checkpoint, watch
+from streaming.spark import attend, checkpoint
+from streaming.spark.attend import TopicWatch
 from streaming.spark.failures import text_of
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
-from streaming.spark.watch import TopicWatch
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.running_job import (
@@ -345,7 +345,7 @@ def test_each_unsuitable_setting_of_a_topic_is_a_warning(jobs: Jobs, caplog: pyt
 @pytest.fixture
 def topic_watch(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[TopicWatch]:
     """A watch on the topics of a job, which looks at once."""
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(attend, "LOOK_SECONDS", 0.2)
     topics = checkpoint.agree(jobs.spark, jobs.settings).topics
     with KafkaAdmin(jobs.spark, jobs.settings) as admin:
         yield TopicWatch(jobs.spark, jobs.settings, admin, topics)

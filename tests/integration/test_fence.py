@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from streaming.kafka.permissions import LEASE_SECONDS
 from streaming.local.cluster import SparkCluster
 from streaming.oracle import Effective
 from streaming.records.model import Stream
-from streaming.spark.holder import LEASE_SECONDS
 from tests.support.processes import eventually
 from tests.support.running_job import (
     POLL_SECONDS,

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.spark import pace
+from streaming.spark import sinks
 from tests.support.running_job import SETTLE_SECONDS, Streams
 from tests.support.running_query import begun
 from tests.support.scene import Scene
@@ -35,7 +35,7 @@ def test_micro_batches_under_a_trickle_are_spaced(
     spark: SparkSession, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the longest wait, as the budget is next to nothing; a query that is to stop does not wait."""
-    monkeypatch.setattr(pace, "GRACE_MS", 0)
+    monkeypatch.setattr(sinks, "GRACE_MS", 0)
     settings = streams.settings.model_copy(update={"shuffle_partitions": 1, "pace_cpu": 0.001})
     scene = Scene(streams)
     with begun(spark, settings) as query:
@@ -48,13 +48,13 @@ def test_micro_batches_under_a_trickle_are_spaced(
                 if len(spans) > ENOUGH:
                     break
         finally:
-            pace.end_after_batch(query)
+            sinks.end_after_batch(query)
         assert query.awaitTermination(SETTLE_SECONDS)
     gaps = [
         later - begin - took for (begin, took), (later, _) in itertools.pairwise(spans[1:])
     ]  # the first one starts it
     assert len(gaps) == ENOUGH - 1
-    assert min(gaps) >= pace.LONGEST_WAIT_MS / 1_000 - 0.05
+    assert min(gaps) >= sinks.LONGEST_WAIT_MS / 1_000 - 0.05
 
 
 def micro_batches(query: StreamingQuery) -> list[tuple[float, float]]:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.spark import pace
+from streaming.spark import sinks
 from tests.support.running_job import Streams, last_number
 from tests.support.running_query import begun
 from tests.support.scene import Scene, repeated
@@ -39,7 +39,7 @@ def test_a_query_that_is_to_end_leaves_no_micro_batch_to_be_repeated(
         for stop in range(STOPS):
             with begun(spark, settings) as query:
                 time.sleep(random.uniform(0.5, 2.5))
-                pace.end_after_batch(query)
+                sinks.end_after_batch(query)
                 assert query.awaitTermination(30)
             planned, committed = (last_number(streams.checkpoint / "query" / name) for name in ("offsets", "commits"))
             if planned != committed:

@@ -26,7 +26,7 @@ from streaming.config import load
 from streaming.local import classes, jars
 from streaming.local.java import environment, find_java
 from streaming.records.writing import SEPARATOR, Tables
-from streaming.spark import arrow, checkpoint, job, pace, positions, session, sinks
+from streaming.spark import arrow, checkpoint, job, positions, session, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA, Frames
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
@@ -131,7 +131,7 @@ def main() -> None:
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:
         pass
-    pace.end_after_batch(query)
+    sinks.end_after_batch(query)
     query.awaitTermination()
     spark.stop()
 

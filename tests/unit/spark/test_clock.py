@@ -12,7 +12,7 @@ import pytest
 
 from streaming.config import Settings, load
 from streaming.errors import JobFailed, KafkaUnavailable, NotWritten
-from streaming.spark import clock, clock_topic, positions
+from streaming.spark import clock, positions
 from streaming.spark.clock import MARGIN_MS, BrokerTime, Clock
 from tests.support.processes import eventually
 
@@ -92,7 +92,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     made = Kafka()
     monkeypatch.setattr(clock, "Producer", lambda *_: made)
     monkeypatch.setattr(clock, "KafkaAdmin", lambda *_: made)
-    monkeypatch.setattr(clock_topic, "remind", made.remind)
+    monkeypatch.setattr(clock, "remind", made.remind)
     monkeypatch.setattr(positions, "committed", made.committed)
     monkeypatch.setattr(clock, "_POLL_SECONDS", 0.001)
     return made

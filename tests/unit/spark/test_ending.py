@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.spark import attend, ending, pace, quarantine
+from streaming.spark import attend, quarantine, sinks
 
 
 class Endless:
@@ -46,7 +46,7 @@ def test_a_micro_batch_that_does_not_end_is_interrupted(monkeypatch: pytest.Monk
     query: Any = Endless()
     stop = threading.Event()
     stop.set()
-    monkeypatch.setattr(pace, "end_after_batch", lambda _: query.steps.append("end"))
+    monkeypatch.setattr(sinks, "end_after_batch", lambda _: query.steps.append("end"))
     monkeypatch.setattr(attend, "_silence", lambda _: query.steps.append("silence"))
     monkeypatch.setattr(quarantine, "FailureWatch", lambda _: None)
     nothing: Any = None
@@ -57,11 +57,11 @@ def test_a_micro_batch_that_does_not_end_is_interrupted(monkeypatch: pytest.Monk
 
 def test_the_end_of_a_job_is_limited() -> None:
     """Its JVM is killed, and what fails because of that is no failure."""
-    assert ending.LIMIT_SECONDS < 30, "an orchestrator kills the job then"
+    assert attend.LIMIT_SECONDS < 30, "an orchestrator kills the job then"
     stop = threading.Event()
     with subprocess.Popen(["sleep", "60"]) as jvm:
         spark: Any = Spark(jvm)
-        with ending.limited(stop, 0.1) as limit:
+        with attend.limited(stop, 0.1) as limit:
             limit.watch(spark)
             stop.set()
             jvm.wait(60)
@@ -74,7 +74,7 @@ def _refused() -> None:
 
 
 def _fails(stop: threading.Event) -> None:
-    with ending.limited(stop):
+    with attend.limited(stop):
         stop.set()
         _refused()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.spark.holder import Holder
+from streaming.spark.lease import Holder
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -34,7 +34,7 @@ def test_one_that_has_released_it_has_ended() -> None:
 @linux
 def test_a_process_of_this_machine_that_is_gone_has_ended() -> None:
     """Also when another process has its number by now."""
-    script = "from streaming.spark.holder import Holder; print(Holder.of_this_process(1).text())"
+    script = "from streaming.spark.lease import Holder; print(Holder.of_this_process(1).text())"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     gone = Holder.parse(found.stdout)
     assert gone.has_ended()

@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.config import load
-from streaming.spark import pace
+from streaming.spark import sinks
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from streaming.spark import pace
 )
 def test_a_trigger_interval_takes_the_place_of_the_budget(given: dict[str, str], found: tuple[bool, int]) -> None:
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", **given})
-    assert (pace.cores(settings), pace.trigger_ms(settings)) == found
+    assert (sinks.cores(settings), sinks.trigger_ms(settings)) == found

@@ -26,16 +26,16 @@ from streaming.local import classes, jars
 from streaming.spark import (
     attend,
     checkpoint,
-    clock_topic,
+    clock,
     group_file,
     job,
-    pace,
     planned,
     provision,
     quarantine,
     rebuild_note,
     service,
     session,
+    sinks,
     standby,
 )
 from streaming.spark.checkpoint import Agreement, QueryProgress
@@ -221,13 +221,13 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(checkpoint, "progress", lambda *_: QueryProgress())
     monkeypatch.setattr(Held, "acquire", step("acquire"))
     monkeypatch.setattr(provision, "provide", step("provide", {}))
-    monkeypatch.setattr(clock_topic, "prepare", step("prepare"))
+    monkeypatch.setattr(clock, "prepare", step("prepare"))
     monkeypatch.setattr(group_file, "publish", step("publish"))
     monkeypatch.setattr(job, "start", start)
     monkeypatch.setattr(quarantine, "precautions", lambda *_: NO_PRECAUTIONS)
     monkeypatch.setattr(quarantine, "FailureWatch", Well)
     monkeypatch.setattr(planned, "of", lambda _, wanted, *__: Terms(wanted))
-    monkeypatch.setattr(pace, "end_after_batch", step("end"))
+    monkeypatch.setattr(sinks, "end_after_batch", step("end"))
     monkeypatch.setattr(service, "Lease", Held)
     monkeypatch.setattr(service, "Clock", Idle)
     monkeypatch.setattr(service, "KafkaAdmin", Kafka)

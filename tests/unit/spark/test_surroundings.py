@@ -9,7 +9,7 @@ import pytest
 
 from streaming.config import load
 from streaming.errors import SparkUnavailable
-from streaming.spark import surroundings
+from streaming.spark import session
 from streaming.spark.checkpoint import for_java
 from streaming.spark.session import options
 
@@ -17,7 +17,7 @@ NAMES = ("PYTHONSAFEPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME"
 
 
 def prepared(*, local: bool = True) -> dict[str, str]:
-    surroundings.prepare(local=local)
+    session.prepare(local=local)
     return {name: os.environ[name] for name in NAMES if name in os.environ}
 
 
