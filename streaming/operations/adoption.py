@@ -16,7 +16,7 @@ from streaming.operations.resharding import reshard
 from streaming.operations.verify.witnesses import Progress
 from streaming.records.routing import Routing
 from streaming.records.writing import KafkaRecord
-from streaming.spark import origin, positions
+from streaming.spark import notes, positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.producer import Producer
@@ -95,7 +95,7 @@ def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progr
     # The inputs may have unread records that the former job wrote to itself.
     old, new = (CheckpointFiles(spark, location) for location in (former.location, settings.checkpoint))
     if old.exists(SIGNATURE):
-        origin.write(new, settings.checkpoint, old.read(SIGNATURE))
+        notes.write_signer(new, settings.checkpoint, old.read(SIGNATURE))
     if old.exists(LIMITS):
         new.write(LIMITS, old.read(LIMITS))
     return positions.dump(begins_at)

@@ -21,7 +21,7 @@ from streaming.operations.verify.witnesses import Progress
 from streaming.records.model import Source
 from streaming.spark import positions, service, silent
 from streaming.spark.checkpoint import CheckpointFiles, absolute
-from streaming.spark.rebuild_note import RebuildNote, Stage
+from streaming.spark.notes import RebuildNote, Stage
 from streaming.spark.silent import InputProgress
 from streaming.spark.states import StateReader
 from streaming.storage import folder

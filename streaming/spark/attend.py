@@ -170,6 +170,24 @@ class Stop(Protocol):
         """Wait some seconds at most, and return whether the query is to end."""
 
 
+class _Through(NamedTuple):
+    """Request to end a query when a micro-batch is committed, or for another reason."""
+
+    query: StreamingQuery
+    stop: Stop
+    number: int
+
+    def wait(self, timeout: float, /) -> bool:
+        java: Any = self.query
+        latest = java._jsq.lastProgress()  # noqa: SLF001 - PySpark's own objects ask the JVM for each field
+        return self.stop.wait(timeout) or (latest is not None and latest.batchId() >= self.number)
+
+
+def until(query: StreamingQuery, stop: Stop, through: int | None) -> Stop:
+    """Return the request to end a query, also when a micro-batch is committed."""
+    return stop if through is None else _Through(query, stop, through)
+
+
 class Beside(NamedTuple):
     """Companions of a running query."""
 

@@ -5,7 +5,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
-from streaming.spark import kafka_options, limits_note, origin, positions, sinks
+from streaming.spark import kafka_options, notes, positions, sinks
 from streaming.spark.expand import NO_PRECAUTIONS, Precautions, expand
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import BEGINNING_BYTES, longest_value, micro_batch_bytes, route
@@ -41,8 +41,8 @@ def start(
     # Kafka records of all input streams
     records = read(spark, settings, beginning, bounded=precautions.bounded)
     routed = route(records, settings)  # an input row for each entry and each of its keys (parent, shard)
-    limits_note.write(spark, settings, adopted)
-    signer = origin.signer(spark, settings, admin)  # marks the records that the job writes to its own inputs
+    notes.note_limits(spark, settings, adopted)
+    signer = notes.signer(spark, settings, admin)  # marks the records that the job writes to its own inputs
     # output rows of each key, made from its input rows and its state
     expanded = expand(
         routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None, precautions=precautions

@@ -9,11 +9,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import CheckpointMismatch, EntriesLethal, JobFailed
+from streaming.errors import EntriesLethal, JobFailed
 from streaming.spark import checkpoint, kafka_admin
 from streaming.spark.checkpoint import Agreement, CheckpointFiles
 from streaming.spark.expand import Precautions
 from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.notes import read_note
 from streaming.worker.quarantine import MAX_PER_HOUR, NOTE, Decision, Quarantine, now_ms
 from streaming.worker.rehearsal import lethal_entries
 
@@ -28,12 +29,8 @@ def read(files: CheckpointFiles, location: str) -> Quarantine:
     Raises:
         CheckpointMismatch: they cannot be read.
     """
-    try:
-        return Quarantine.parse(files.read(NOTE) if files.exists(NOTE) else None)
-    except (OSError, ValueError) as error:
-        raise CheckpointMismatch(
-            f"{location.rstrip('/')}/{NOTE} cannot be read: {error}. Restore the file from a copy of the checkpoint."
-        ) from None
+    remedy = "Restore the file from a copy of the checkpoint."
+    return read_note(files, location, NOTE, Quarantine.parse, remedy) or Quarantine.parse(None)
 
 
 def precautions(spark: SparkSession, settings: Settings) -> Precautions:

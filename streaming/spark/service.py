@@ -38,22 +38,21 @@ from streaming.spark import (
     group_file,
     job,
     kafka_options,
-    planned,
+    notes,
     provision,
     quarantine,
-    rebuild_note,
     session,
     sinks,
     standby,
 )
-from streaming.spark.attend import Beside, TopicWatch, attend, limited
+from streaming.spark.attend import Beside, TopicWatch, attend, limited, until
 from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
 from streaming.spark.failures import end_of_java, explained, one_line
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor
-from streaming.spark.planned import Terms
+from streaming.spark.notes import Terms
 from streaming.spark.report import Report
 from streaming.storage import folder
 
@@ -158,7 +157,7 @@ def _work(
             log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
             with Clock(spark, settings, query) as clock:
                 beside = Beside(Report(query, follower.follow), lease, clock, watch, follower)
-                attend(query, terms.until(query, stop), beside)
+                attend(query, until(query, stop, terms.through), beside)
             return not stop.is_set()
 
         keep_going(start, running, follow)
@@ -171,7 +170,7 @@ def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = 
         CheckpointInUse: another driver has begun on the new checkpoint during the wait.
         CheckpointMismatch: it was replaced by another checkpoint.
     """
-    rebuild_note.check_usable(spark, settings)
+    notes.check_usable(spark, settings)
     agreed = checkpoint.agree(spark, settings)
     if former is None or former.checkpoint_id == agreed.checkpoint_id:
         return agreed
@@ -307,7 +306,7 @@ def begin(
 def _query(start: Start, *, rebuilding: bool, adopted: Offsets | None) -> Running:
     """Start the query."""
     spark, settings, admin, lease, agreed = start
-    settings, _ = terms = planned.of(spark, settings, admin, agreed)
+    settings, _ = terms = notes.settings_of_plan(spark, settings, admin, agreed)
     fence = sinks.Fence(agreed.checkpoint_id, lease.generation, next(_RUNS))
     can_answer = not rebuilding and answers.provide(admin, settings)
     precautions = quarantine.precautions(spark, settings)

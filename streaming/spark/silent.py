@@ -12,7 +12,7 @@ from streaming.config import Settings
 from streaming.kafka.facts import Offsets
 from streaming.kafka.permissions import partition_names
 from streaming.spark import checkpoint, positions, service
-from streaming.spark.attend import Beside, TopicWatch, attend
+from streaming.spark.attend import Beside, TopicWatch, attend, until
 from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
@@ -76,8 +76,8 @@ def read_inputs(
         def follow(running: service.Running) -> bool:
             query, terms = running
             with Clock(spark, settings, query) as clock:
-                until = _Until(signal, settling(_reading(settings, admin, query, clock)))
-                attend(query, terms.until(query, until), Beside(Report(query), lease, clock, watch))
+                settled = _Until(signal, settling(_reading(settings, admin, query, clock)))
+                attend(query, until(query, settled, terms.through), Beside(Report(query), lease, clock, watch))
             return not signal.is_set()
 
         service.keep_going(start, running, follow, rebuilding=True, adopted=adopted)

@@ -18,7 +18,7 @@ from streaming.kafka.specs import COMPACTION, INPUT, flaws, specs
 from streaming.operations import rebuild as session
 from streaming.records.model import Reason, Source
 from streaming.records.writing import dead_letter
-from streaming.spark.rebuild_note import RebuildNote, Stage
+from streaming.spark.notes import RebuildNote, Stage
 
 SETTINGS: Settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
 NAMES = facts.names(SETTINGS)

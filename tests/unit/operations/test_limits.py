@@ -12,7 +12,7 @@ from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.verify.replay import Replay, Rules, StoredInput, refused_requests
 from streaming.records.model import MAX_AHEAD_MS, Source, Stream
 from streaming.records.routing import Routing
-from streaming.spark import checkpoint, limits_note
+from streaming.spark import checkpoint, notes
 from streaming.worker.bounds import Bounds
 from streaming.worker.limits_note import LIMITS, Limits, dump, parse
 from streaming.worker.signature import Origin, Signer
@@ -125,7 +125,7 @@ class Job:
     """Starts of a job on one checkpoint."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        monkeypatch.setattr(limits_note, "CheckpointFiles", Files)
+        monkeypatch.setattr(notes, "CheckpointFiles", Files)
         monkeypatch.setattr(checkpoint, "progress", lambda *_: checkpoint.QueryProgress(read=self.read))
         self.read: dict[str, dict[int, int]] = {}
         self.folder = folder
@@ -134,7 +134,7 @@ class Job:
         """Start, and return what `verify` reads then."""
         settings: Settings = load({"bootstrap_servers": "b:1", "checkpoint": str(self.folder), **given})
         spark: Any = None
-        limits_note.write(spark, settings)
+        notes.note_limits(spark, settings)
         return JobCheckpoint(str(self.folder)).limits
 
 

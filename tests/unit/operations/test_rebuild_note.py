@@ -8,8 +8,8 @@ from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, CheckpointUnfinished, RebuildRefused
 from streaming.operations import rebuild as session
 from streaming.operations.rebuild import Plan
-from streaming.spark import rebuild_note
-from streaming.spark.rebuild_note import NOTE, RebuildNote, Stage
+from streaming.spark import notes
+from streaming.spark.notes import REBUILD, RebuildNote, Stage
 
 
 class Files:
@@ -54,7 +54,7 @@ def test_it_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"stage": "other"}', b'{"stage": "reading", "more": 1}'])
 def test_one_that_cannot_be_read_is_refused(content: bytes) -> None:
     files: Any = Files()
-    files.write(NOTE, content)
+    files.write(REBUILD, content)
     with pytest.raises(CheckpointMismatch, match="`reexpand rebuild`"):
         RebuildNote.read(files, "/new")
 
@@ -74,13 +74,13 @@ def test_one_that_cannot_be_read_is_refused(content: bytes) -> None:
 def test_a_job_starts_only_on_what_is_complete(
     note: RebuildNote | None, said: str | None, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rebuild_note, "CheckpointFiles", lambda *_: noted(note))
+    monkeypatch.setattr(notes, "CheckpointFiles", lambda *_: noted(note))
     no_spark: Any = None
     if said is None:
-        rebuild_note.check_usable(no_spark, settings)
+        notes.check_usable(no_spark, settings)
         return
     with pytest.raises(CheckpointUnfinished, match=said):
-        rebuild_note.check_usable(no_spark, settings)
+        notes.check_usable(no_spark, settings)
 
 
 def test_a_rebuild_begins_in_a_new_folder_or_goes_on(settings: Settings) -> None:

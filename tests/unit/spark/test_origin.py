@@ -10,7 +10,7 @@ import pytest
 
 from streaming.config import Settings, load
 from streaming.operations import backup as manifest
-from streaming.spark import origin
+from streaming.spark import notes
 from streaming.storage import folder
 from streaming.worker.signature import SIGNATURE, Signer
 
@@ -37,7 +37,7 @@ class Files:
 @pytest.fixture(autouse=True)
 def _open_umask(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process whose files are open to all."""
-    monkeypatch.setattr(origin, "CheckpointFiles", Files)
+    monkeypatch.setattr(notes, "CheckpointFiles", Files)
     former = os.umask(0)
     yield
     os.umask(former)
@@ -53,7 +53,7 @@ def settings(folder: Path) -> Settings:
 
 def signer(folder: Path) -> Signer:
     spark: Any = None
-    return origin.signer(spark, settings(folder), spark)
+    return notes.signer(spark, settings(folder), spark)
 
 
 def test_only_its_owner_reads_the_secret_of_a_checkpoint(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from streaming.config import load
 from streaming.errors import CheckpointMismatch
-from streaming.spark import checkpoint, planned
+from streaming.spark import checkpoint, notes
+from streaming.spark.attend import until
 from streaming.spark.checkpoint import Agreement, QueryProgress
-from streaming.spark.planned import NOTE, Terms
+from streaming.spark.notes import PLANNED, Terms
 
 AGREED = Agreement("id", 2)
 NUMBER = 7
@@ -52,7 +53,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         def write(self, name: str, content: bytes) -> None:
             stored[name] = content
 
-    monkeypatch.setattr(planned, "CheckpointFiles", Stored)
+    monkeypatch.setattr(notes, "CheckpointFiles", Stored)
     progress = QueryProgress(begun=True, read={"t": {0: 1}}, planned={"t": {0: 2}}, micro_batches=NUMBER + 1)
     monkeypatch.setattr(checkpoint, "progress", lambda *_: progress)
     return stored
@@ -61,7 +62,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 def start(settings: Any, *counts: int) -> Terms:
     spark: Any = None
     admin: Any = Kafka(*counts)
-    return planned.of(spark, settings, admin, AGREED)
+    return notes.settings_of_plan(spark, settings, admin, AGREED)
 
 
 def test_a_micro_batch_that_is_written_in_part_is_repeated_with_its_settings(
@@ -78,7 +79,7 @@ def test_a_micro_batch_that_is_written_in_part_is_repeated_with_its_settings(
 def test_other_settings_apply_at_once_if_nothing_is_written(files: dict[str, bytes]) -> None:
     start(FORMER, NUMBER, NUMBER)
     assert start(LATER, NUMBER, NUMBER) == Terms(LATER)
-    assert json.loads(files[NOTE])["max_entries"] == 5
+    assert json.loads(files[PLANNED])["max_entries"] == 5
 
 
 def test_other_settings_apply_at_once_if_all_is_committed(
@@ -88,7 +89,7 @@ def test_other_settings_apply_at_once_if_all_is_committed(
     progress = QueryProgress(begun=True, read={"t": {0: 2}}, planned={"t": {0: 2}}, micro_batches=NUMBER + 1)
     monkeypatch.setattr(checkpoint, "progress", lambda *_: progress)
     assert start(LATER, NUMBER + 1, NUMBER + 1) == Terms(LATER)
-    assert json.loads(files[NOTE])["max_entries"] == 5
+    assert json.loads(files[PLANNED])["max_entries"] == 5
 
 
 def test_without_transactions_a_planned_micro_batch_counts_as_written(files: dict[str, bytes]) -> None:
@@ -100,12 +101,12 @@ def test_without_transactions_a_planned_micro_batch_counts_as_written(files: dic
 
 def test_a_checkpoint_of_a_former_release_has_no_note(files: dict[str, bytes]) -> None:
     assert start(LATER, NUMBER + 1, NUMBER + 1) == Terms(LATER)
-    assert NOTE in files
+    assert PLANNED in files
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}"])
 def test_a_damaged_note_is_refused(files: dict[str, bytes], content: bytes) -> None:
-    files[NOTE] = content
+    files[PLANNED] = content
     with pytest.raises(CheckpointMismatch, match=r"/c/planned\.json cannot be read"):
         start(FORMER, NUMBER, NUMBER)
 
@@ -135,9 +136,9 @@ def test_the_query_ends_when_the_micro_batch_is_committed() -> None:
 
     query: Any = Query()
     never = Never()
-    until = Terms(FORMER, NUMBER).until(query, never)
+    through = until(query, never, NUMBER)
     looks = []
     for query.number in (None, NUMBER - 1, NUMBER, NUMBER + 1):
-        looks.append(until.wait(0))
+        looks.append(through.wait(0))
     assert looks == [False, False, True, True]
-    assert Terms(FORMER).until(query, never) is never
+    assert until(query, never, None) is never

@@ -29,10 +29,9 @@ from streaming.spark import (
     clock,
     group_file,
     job,
-    planned,
+    notes,
     provision,
     quarantine,
-    rebuild_note,
     service,
     session,
     sinks,
@@ -41,7 +40,7 @@ from streaming.spark import (
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.expand import NO_PRECAUTIONS
 from streaming.spark.failures import end_of_java, explained, one_line
-from streaming.spark.planned import Terms
+from streaming.spark.notes import Terms
 from streaming.storage import folder
 
 
@@ -214,7 +213,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(classes, "sink", Path)
     monkeypatch.setattr(session, "build", build)
     monkeypatch.setattr(folder, "check", lambda *_, **__: None)
-    monkeypatch.setattr(rebuild_note, "check_usable", step("usable"))
+    monkeypatch.setattr(notes, "check_usable", step("usable"))
     monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement("id", 3)))
     monkeypatch.setattr(checkpoint, "fix", step("fix"))
     monkeypatch.setattr(checkpoint, "CheckpointFiles", Idle)
@@ -226,7 +225,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(job, "start", start)
     monkeypatch.setattr(quarantine, "precautions", lambda *_: NO_PRECAUTIONS)
     monkeypatch.setattr(quarantine, "FailureWatch", Well)
-    monkeypatch.setattr(planned, "of", lambda _, wanted, *__: Terms(wanted))
+    monkeypatch.setattr(notes, "settings_of_plan", lambda _, wanted, *__: Terms(wanted))
     monkeypatch.setattr(sinks, "end_after_batch", step("end"))
     monkeypatch.setattr(service, "Lease", Held)
     monkeypatch.setattr(service, "Clock", Idle)
@@ -397,8 +396,8 @@ def test_settings_of_a_start_apply_when_the_planned_micro_batch_is_committed(
 ) -> None:
     former = settings("/former")
     terms = iter([Terms(former, 7), Terms(SETTINGS)])
-    monkeypatch.setattr(planned, "of", lambda *_: next(terms))
-    monkeypatch.setattr(Terms, "until", lambda self, _, stop: stop if self.through is None else Past())
+    monkeypatch.setattr(notes, "settings_of_plan", lambda *_: next(terms))
+    monkeypatch.setattr(service, "until", lambda _, stop, through: stop if through is None else Past())
     monkeypatch.setattr(signal, "raise_signal", lambda _: None)
     monkeypatch.setattr(threading.Event, "wait", polled(lambda: True))
     service.run(settings())
