@@ -19,7 +19,7 @@ from streaming.records.writing import KafkaRecord
 from streaming.spark import notes, positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin
-from streaming.spark.producer import Producer
+from streaming.spark.kafka_clients import Producer
 from streaming.spark.states import StateReader
 from streaming.state import Shard, ShardDelta, ShardState
 from streaming.storage.archive import Folder

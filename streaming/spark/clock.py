@@ -21,7 +21,7 @@ from streaming.records.writing import KafkaRecord
 from streaming.spark import checkpoint, positions
 from streaming.spark.checkpoint import CheckpointFiles, QueryProgress
 from streaming.spark.kafka_admin import SHORT_TIMEOUT_MS, KafkaAdmin
-from streaming.spark.producer import Producer
+from streaming.spark.kafka_clients import Producer
 from streaming.spark.states import StateReader
 from streaming.storage.archive import Folder
 from streaming.storage.folder import QUERY

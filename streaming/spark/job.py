@@ -5,7 +5,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
-from streaming.spark import kafka_options, notes, positions, sinks
+from streaming.spark import kafka_clients, notes, positions, sinks
 from streaming.spark.expand import NO_PRECAUTIONS, Precautions, expand
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import BEGINNING_BYTES, longest_value, micro_batch_bytes, route
@@ -75,7 +75,7 @@ def read(
         # The broker would hold a fetch for 500 ms when there is nothing to read: the largest part of the latency.
         "kafka.fetch.max.wait.ms": "10",
         "kafka.isolation.level": "read_committed",
-        **kafka_options.for_spark(settings),
+        **kafka_clients.options_for_spark(settings),
     }
     budget = micro_batch_bytes(settings) if budget is None else budget
     bounds = {"budget": budget, "bound": longest_value(settings), "beginning": BEGINNING_BYTES, "cuts": bounded}

@@ -14,7 +14,7 @@ from streaming.kafka.facts import EntryPlace, Offsets, sources
 from streaming.kafka.options import java_options
 from streaming.kafka.reach import wait_for_broker
 from streaming.kafka.topics import TopicSpec
-from streaming.spark import kafka_options
+from streaming.spark.kafka_clients import client_properties, root_cause
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class KafkaAdmin:
         wait_for_broker(settings.bootstrap_servers, self._given_ms() / 1_000, is_over=is_over)
         self._clients = self._jvm.org.apache.kafka.clients
         timeouts = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms // 2}
-        properties = kafka_options.for_client(self._jvm, settings, timeouts)
+        properties = client_properties(self._jvm, settings, timeouts)
         self._admin = self._call(lambda: self._clients.admin.Admin.create(properties))
 
     def _given_ms(self) -> int:
@@ -240,7 +240,7 @@ class KafkaAdmin:
         partition = self._jvm.org.apache.kafka.common.TopicPartition
         deserializer = self._jvm.org.apache.kafka.common.serialization.StringDeserializer
         defaults = {"isolation.level": "read_committed", "enable.auto.commit": "false"}
-        properties = kafka_options.for_client(self._jvm, self._settings, defaults)
+        properties = client_properties(self._jvm, self._settings, defaults)
         consumer = self._clients.consumer.KafkaConsumer(properties, deserializer(), deserializer())
         try:
             assigned = {number: partition(topic, number) for number in positions}
@@ -329,11 +329,3 @@ class TopicIds:
                 if "UnknownTopicOrPartitionException" not in root_cause(error):
                     raise self._unavailable(error) from None
         return found
-
-
-def root_cause(error: Py4JJavaError) -> str:
-    """Return the text of the innermost exception of the JVM."""
-    java = error.java_exception
-    while java.getCause() is not None:
-        java = java.getCause()
-    return str(java.toString())

@@ -24,8 +24,7 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, KafkaUnavailable, TakenOver
 from streaming.kafka.permissions import LEASE_SECONDS, own_group
-from streaming.spark import kafka_options
-from streaming.spark.kafka_admin import root_cause
+from streaming.spark.kafka_clients import client_properties, root_cause
 
 log = logging.getLogger("reexpand")
 
@@ -263,7 +262,7 @@ class Lease:
         )
 
     def _options(self, **more: str) -> Any:
-        options = kafka_options.for_client(self._jvm, self._settings, _TIMEOUTS)
+        options = client_properties(self._jvm, self._settings, _TIMEOUTS)
         for key, value in more.items():
             options.put(key.replace("_", "."), value)
         return options

@@ -11,7 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
 from streaming.kafka.facts import Offsets
-from streaming.spark.kafka_admin import KafkaAdmin, root_cause
+from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.kafka_clients import root_cause
 
 _EARLIEST = -2
 """Offset that denotes the beginning of a partition in Spark's options."""

@@ -1,16 +1,27 @@
-"""Check of the job's Kafka topics at its start, and creation of missing topics."""
+"""Kafka at the start of the job: topics, permissions, transactions that were left open, and attributes of groups."""
 
 import logging
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
+import orjson
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
+from streaming.errors import ConfigInvalid, KafkaUnavailable, ReexpandError, Rejected, TopicReplaced
 from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic, Offsets
-from streaming.kafka.specs import INPUT, flaws, specs
+from streaming.kafka.permissions import Grant, checkpoint_of, grants, missing, writable
+from streaming.kafka.specs import INPUT, answers_spec, flaws, specs
+from streaming.records.parsing import parse_group_event
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.kafka_clients import Producer
+from streaming.spark.lease import Lease
 
 log = logging.getLogger("reexpand")
 
@@ -94,3 +105,150 @@ def _check_new(
 def _size(topic: str, beginnings: Offsets, ends: Offsets) -> int:
     """Return the number of offsets that a topic holds; 0 if it does not exist."""
     return sum(end - beginnings[topic][number] for number, end in ends.get(topic, {}).items())
+
+
+REFUSED = "AuthorizationException"
+"""Suffix of the names of Java's exceptions for forbidden requests."""
+
+_TRANSACTIONS_REFUSED = f"TransactionalId{REFUSED}"
+
+
+def lacking(admin: KafkaAdmin, settings: Settings, group: str) -> list[Grant]:
+    """Return the job user's missing permissions for topics and groups, if the broker reports them.
+
+    Args:
+        admin: Kafka, with all of the job's client options.
+        settings: settings of the job.
+        group: consumer group of the checkpoint.
+
+    Raises:
+        KafkaUnavailable: no broker answers.
+    """
+    needed = grants("job", settings)
+    topics = admin.allowed_on_topics({grant.name for grant in needed if grant.kind == "TOPIC"})
+    groups = admin.allowed_on_group(group)
+    found = []
+    for grant in needed:
+        allowed = topics.get(grant.name) if grant.kind == "TOPIC" else groups if grant.kind == "GROUP" else None
+        if allowed is not None and grant.operation not in allowed:
+            found.append(grant)
+    return found
+
+
+def warn_of_missing(admin: KafkaAdmin, settings: Settings, group: str) -> None:
+    """Warn of missing permissions that only a later record may need."""
+    try:
+        found = lacking(admin, settings, group)
+    except KafkaUnavailable:  # the next request to Kafka reports it
+        return
+    if found:
+        log.warning("%s; the job ends when it needs that", missing(found))
+
+
+@contextmanager
+def explaining_refusals(admin: KafkaAdmin, settings: Settings, group: str) -> Iterator[None]:
+    """Name the missing permissions in errors of the block that are refusals of the broker."""
+    try:
+        yield
+    except ReexpandError as error:
+        raise _explained(error, admin, settings, group) from error
+
+
+def _explained(error: ReexpandError, admin: KafkaAdmin, settings: Settings, group: str) -> ReexpandError:
+    text = str(error)
+    if REFUSED not in text and not isinstance(error, TopicReplaced):  # a topic that may not be seen looks deleted
+        return error
+    try:
+        found = lacking(admin, settings, group)
+    except KafkaUnavailable:
+        return error
+    if _TRANSACTIONS_REFUSED in text:
+        found += [grant for grant in grants("job", settings) if grant.kind == "TRANSACTIONAL_ID"]
+    return KafkaUnavailable(f"{missing(found)}.") if found else error
+
+
+def provide_answers(admin: KafkaAdmin, settings: Settings) -> bool:
+    """Create the topic of answers if it is missing; return False if the job cannot write to it."""
+    spec = answers_spec(settings)
+    try:
+        if spec.name not in admin.names() and admin.create(spec):
+            admin.ids_of_new([spec.name])
+        allowed = admin.allowed_on_topics([spec.name]).get(spec.name)
+    except KafkaUnavailable as error:
+        # A topic that may not be seen looks missing, and may not be created.
+        problem = missing([writable(spec.name)]) if REFUSED in str(error) else str(error)
+    else:
+        if allowed is None or "WRITE" in allowed:
+            return True
+        problem = missing([writable(spec.name)])
+    log.warning("`reexpand explain` and the like get no answers from this job: %s", problem.rstrip("."))
+    return False
+
+
+def end_abandoned(spark: SparkSession, settings: Settings, admin: KafkaAdmin) -> None:
+    """End the open transactions of each checkpoint whose driver has held the lease at this clock topic, and is gone.
+
+    The next driver of a checkpoint ends the transactions that its predecessor left open. If the checkpoint is lost, so
+    is its id. Until the broker aborted the transaction, after 15 minutes, a new checkpoint could not read past it.
+
+    A driver that only seems to be gone loses no more than its running micro-batch, which its next start repeats.
+
+    Raises:
+        KafkaUnavailable: no broker answers.
+    """
+    left: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(admin.open_transactions()):
+        checkpoint_id = checkpoint_of(name)
+        if checkpoint_id is not None:
+            left[checkpoint_id].append(name)
+    for checkpoint_id, producers in left.items():
+        with Lease(spark, settings, checkpoint_id) as lease:
+            if lease.is_abandoned():
+                admin.end_transactions(producers)
+                log.info("ended %d transactions that a driver of another checkpoint has left open", len(producers))
+
+
+def read_groups(path: Path | None) -> dict[str, bytes]:
+    """Return the group events of a TOML file by group; an empty dict when there is no file.
+
+        ["billing"]
+        "lite.bind.topic" = "orders"
+        "lite.sub.wildcard" = true
+
+    It is for deployments without a broker to keep the attributes. Each start of the job writes them to the group stream
+    as ordinary events; attributes that already hold change nothing.
+
+    Raises:
+        ConfigInvalid: the file is not TOML, or the attributes of a group are not valid; the message names the group.
+    """
+    if path is None:
+        return {}
+    try:
+        groups = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{path} cannot be read: {type(error).__name__}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigInvalid(f"{path} is not TOML: {error}") from None
+    events: dict[str, bytes] = {}
+    for group, attributes in groups.items():
+        try:
+            event = orjson.dumps({"group": group, "attributes": attributes})
+            parse_group_event(event)
+        except (Rejected, TypeError) as error:
+            raise ConfigInvalid(f"{path}, group {group!r}: {error}") from None
+        events[group] = event
+    return events
+
+
+def publish_groups(spark: SparkSession, settings: Settings, events: Mapping[str, bytes]) -> None:
+    """Write group events to the group stream.
+
+    Raises:
+        NotWritten: Kafka did not take an event.
+    """
+    if not events:
+        return
+    with Producer(spark, settings) as producer:
+        for group, event in events.items():
+            producer.send(settings.group_events, group, event.decode())
+    log.info("wrote the attributes of %d groups", len(events))

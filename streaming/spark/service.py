@@ -30,14 +30,10 @@ from streaming.errors import (
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
 from streaming.spark import (
-    abandoned,
-    access,
-    answers,
     checkpoint,
     clock,
-    group_file,
     job,
-    kafka_options,
+    kafka_clients,
     notes,
     provision,
     quarantine,
@@ -102,11 +98,11 @@ def run(
     """
     settings = settings.model_copy(update={"checkpoint": checkpoint.absolute(settings.checkpoint)})
     folder.check(settings.checkpoint, writes=True)
-    group_events = group_file.read(settings.groups)
+    group_events = provision.read_groups(settings.groups)
     stop = threading.Event()
     with limited(stop) as limit, Monitor(settings, page) as monitor, started(settings, stop) as spark:
         limit.watch(spark)
-        kafka_options.check(spark, settings)
+        kafka_clients.check_options(spark, settings)
         choices = {"take_over": take_over, "accept_topics": accept_topics, "stands_by": stands_by}
         work = partial(_work, spark, settings, monitor, stop, group_events, **choices)
         try:
@@ -134,7 +130,7 @@ def _work(
     agreed = _agreed(spark, settings)
     with (
         KafkaAdmin(spark, settings, is_over=stop.is_set) as admin,
-        access.explaining(admin, settings, agreed.group),
+        provision.explaining_refusals(admin, settings, agreed.group),
         Lease(spark, settings, agreed.checkpoint_id) as lease,
         _nothing_open(settings, admin, agreed),
     ):
@@ -146,7 +142,7 @@ def _work(
             agreed = _agreed(spark, settings, agreed)
         start = Start(spark, settings, admin, lease, agreed)
         running, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
-        access.warn(admin, settings, agreed.group)
+        provision.warn_of_missing(admin, settings, agreed.group)
         monitor.health.note_former(lease.end_of_former())
         watch = TopicWatch(spark, settings, admin, topics)
         files = checkpoint.CheckpointFiles(spark, settings.checkpoint)
@@ -293,12 +289,12 @@ def begin(
     known = replace(agreed, topics={}) if accept_topics else agreed
     progress = checkpoint.progress(spark, settings)
     if has_clock and not progress.begun:
-        abandoned.end(spark, settings, admin)
+        provision.end_abandoned(spark, settings, admin)
     topics = provision.provide(spark, settings, admin, known, progress, rebuilding=rebuilding, adopted=adopted)
     if not has_clock:
         lease.acquire(take_over=take_over)
     clock.prepare(spark, settings, admin, agreed.topics.get("clock"), progress)
-    group_file.publish(spark, settings, group_events)
+    provision.publish_groups(spark, settings, group_events)
     checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
     return _query(start, rebuilding=rebuilding, adopted=adopted), topics
 
@@ -308,7 +304,7 @@ def _query(start: Start, *, rebuilding: bool, adopted: Offsets | None) -> Runnin
     spark, settings, admin, lease, agreed = start
     settings, _ = terms = notes.settings_of_plan(spark, settings, admin, agreed)
     fence = sinks.Fence(agreed.checkpoint_id, lease.generation, next(_RUNS))
-    can_answer = not rebuilding and answers.provide(admin, settings)
+    can_answer = not rebuilding and provision.provide_answers(admin, settings)
     precautions = quarantine.precautions(spark, settings)
     try:
         query = job.start(

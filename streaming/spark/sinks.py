@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config import Settings
 from streaming.errors import ReexpandError
 from streaming.records.model import Stream
-from streaming.spark import kafka_options
+from streaming.spark import kafka_clients
 from streaming.spark.checkpoint import for_java
 from streaming.worker.output import OutputKind
 
@@ -118,7 +118,7 @@ def start(expanded: DataFrame, settings: Settings, fence: Fence | None = None) -
         own = {"checkpoint": fence.checkpoint_id, **numbers, "markers": settings.clock}
     query = (
         expanded.writeStream.format(_SINK)
-        .options(**{**producer, **kafka_options.for_spark(settings), **own})
+        .options(**{**producer, **kafka_clients.options_for_spark(settings), **own})
         .option("checkpointLocation", f"{for_java(settings.checkpoint).rstrip('/')}/query")
         .trigger(processingTime=f"{trigger_ms(settings)} milliseconds")
         .queryName("reexpand")

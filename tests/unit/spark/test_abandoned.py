@@ -7,7 +7,7 @@ import pytest
 
 from streaming.config import load
 from streaming.kafka.permissions import partition_names
-from streaming.spark import abandoned
+from streaming.spark import provision
 
 GONE, ALIVE, UNKNOWN = (f"{number}0000000-0000-4000-8000-000000000000" for number in "123")
 
@@ -50,11 +50,11 @@ class Lease:
 
 @pytest.mark.rule("abandoned-transactions")
 def test_only_those_of_drivers_that_are_gone_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(abandoned, "Lease", Lease)
+    monkeypatch.setattr(provision, "Lease", Lease)
     monkeypatch.setattr(Lease, "asked", [])
     others = ["reexpand-accept-orders-1", f"reexpand-{GONE}", f"other-{GONE}-1", f"reexpand-{GONE}-x", "accounts"]
     kafka: Any = Kafka([*partition_names(GONE, 2), *partition_names(ALIVE, 1), *partition_names(UNKNOWN, 1), *others])
     spark: Any = None
-    abandoned.end(spark, load({"bootstrap_servers": "b:1", "checkpoint": "/c"}), kafka)
+    provision.end_abandoned(spark, load({"bootstrap_servers": "b:1", "checkpoint": "/c"}), kafka)
     assert kafka.ended == partition_names(GONE, 2)
     assert sorted(Lease.asked) == [GONE, ALIVE, UNKNOWN]

@@ -9,7 +9,7 @@ import pytest
 from streaming.config import load
 from streaming.errors import KafkaUnavailable
 from streaming.kafka.topics import TopicSpec
-from streaming.spark import answers
+from streaming.spark import provision
 
 SETTINGS = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
 
@@ -53,7 +53,7 @@ class Kafka:
 )
 def test_a_job_that_cannot_answer_says_so(kafka: Any, said: str | None, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "reexpand"):
-        assert answers.provide(kafka, SETTINGS) is (said is None)
+        assert provision.provide_answers(kafka, SETTINGS) is (said is None)
     assert "lite-answers" in kafka.names() or said
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == (said is not None)

@@ -8,14 +8,14 @@ import pytest
 from streaming.errors import ConfigInvalid
 from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD
 from streaming.records.parsing import parse_group_event
-from streaming.spark import group_file
+from streaming.spark import provision
 
 
 @pytest.mark.rule("group-file")
 def test_a_file_gives_an_event_for_each_group(tmp_path: Path) -> None:
     file = tmp_path / "groups.toml"
     file.write_text(f'["g"]\n"{BIND_TOPIC}" = "p"\n"{WILDCARD}" = true\n["h.i"]\n"{BIND_TOPIC}" = "q"\n"{QUOTA}" = 5\n')
-    events = group_file.read(file)
+    events = provision.read_groups(file)
     assert {group: json.loads(event)["group"] for group, event in events.items()} == {"g": "g", "h.i": "h.i"}
     assert parse_group_event(events["g"]).attributes == {BIND_TOPIC: "p", WILDCARD: "true"}
     assert parse_group_event(events["h.i"]).attributes == {BIND_TOPIC: "q", QUOTA: "5"}
@@ -37,5 +37,5 @@ def test_a_file_that_is_not_valid_is_refused(tmp_path: Path, text: str, said: st
     file = tmp_path / "groups.toml"
     file.write_text(text)
     with pytest.raises(ConfigInvalid, match=r"groups\.toml") as caught:
-        group_file.read(file)
+        provision.read_groups(file)
     assert said in str(caught.value)

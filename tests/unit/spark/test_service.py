@@ -27,7 +27,6 @@ from streaming.spark import (
     attend,
     checkpoint,
     clock,
-    group_file,
     job,
     notes,
     provision,
@@ -221,7 +220,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Held, "acquire", step("acquire"))
     monkeypatch.setattr(provision, "provide", step("provide", {}))
     monkeypatch.setattr(clock, "prepare", step("prepare"))
-    monkeypatch.setattr(group_file, "publish", step("publish"))
+    monkeypatch.setattr(provision, "publish_groups", step("publish"))
     monkeypatch.setattr(job, "start", start)
     monkeypatch.setattr(quarantine, "precautions", lambda *_: NO_PRECAUTIONS)
     monkeypatch.setattr(quarantine, "FailureWatch", Well)

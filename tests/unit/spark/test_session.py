@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config import load
 from streaming.errors import SparkUnavailable
-from streaming.spark import kafka_options
+from streaming.spark import kafka_clients
 from streaming.spark.session import _configured, build, options
 from streaming.tuning import DEFAULT_TUNING
 
@@ -225,7 +225,10 @@ def test_source_and_sink_reach_the_broker_alike(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SSL\n")
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", "kafka_options": str(file)})
-    assert kafka_options.for_spark(settings) == {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}
+    assert kafka_clients.options_for_spark(settings) == {
+        "kafka.bootstrap.servers": "b:1",
+        "kafka.security.protocol": "SSL",
+    }
 
 
 @pytest.mark.parametrize(

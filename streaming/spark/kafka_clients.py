@@ -1,6 +1,6 @@
-"""A Kafka producer in Spark's JVM, with all of the job's client options."""
+"""Kafka clients in Spark's JVM, and Spark's source and sink, with all of the job's client options."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Self
 
@@ -9,10 +9,45 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import NotWritten
+from streaming.kafka import options
 from streaming.kafka.permissions import missing, writable
 from streaming.records.writing import KafkaRecord
-from streaming.spark import kafka_options
-from streaming.spark.kafka_admin import root_cause
+
+_PROVIDERS = "config.providers"
+"""Prefix of options that Java's clients accept and do not list."""
+
+
+def check_options(spark: SparkSession, settings: Settings) -> None:
+    """Check that Kafka's Java clients accept all options of the file.
+
+    Raises:
+        ConfigInvalid: they do not accept an option.
+    """
+    if settings.kafka_options is None:
+        return
+    jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
+    clients = jvm.org.apache.kafka.clients
+    configs = (clients.producer.ProducerConfig, clients.consumer.ConsumerConfig, clients.admin.AdminClientConfig)
+    known = {str(name) for config in configs for name in config.configNames()}
+    options.check_java(settings, lambda name: name in known or name.startswith(_PROVIDERS))
+
+
+def options_for_spark(settings: Settings) -> dict[str, str]:
+    """Return the client options as Spark's Kafka source and sink take them, each with the prefix `kafka.`."""
+    return {f"kafka.{key}": value for key, value in _client_options(settings).items()}
+
+
+def client_properties(jvm: Any, settings: Settings, defaults: Mapping[str, int | str]) -> Any:
+    """Return the client options as Java properties; `defaults` apply to options that are not set."""
+    properties = jvm.java.util.Properties()
+    for key, value in {**defaults, **_client_options(settings)}.items():
+        properties.put(key, str(value))
+    return properties
+
+
+def _client_options(settings: Settings) -> dict[str, str]:
+    return {"bootstrap.servers": settings.bootstrap_servers, **options.java_options(settings)}
+
 
 _TIMEOUTS = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
 """Longest waits for a broker, in milliseconds; with Kafka's defaults a stopping job would wait two minutes."""
@@ -21,12 +56,20 @@ _RECORDS_AT_ONCE = 1_000
 """Number of records in flight."""
 
 
+def root_cause(error: Py4JJavaError) -> str:
+    """Return the text of the innermost exception of the JVM."""
+    java = error.java_exception
+    while java.getCause() is not None:
+        java = java.getCause()
+    return str(java.toString())
+
+
 class Producer:
     """A Kafka producer for text, as a context manager."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
-        properties = kafka_options.for_client(jvm, settings, _TIMEOUTS)
+        properties = client_properties(jvm, settings, _TIMEOUTS)
         serializer = jvm.org.apache.kafka.common.serialization.StringSerializer
         self._package = jvm.org.apache.kafka.clients.producer
         self._producer = self._package.KafkaProducer(properties, serializer(), serializer())
