@@ -7,10 +7,10 @@ begins, so that a start that fails earlier fixes nothing.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlparse
 from uuid import uuid4
 
@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 
 from streaming import coordinator
 from streaming.config import Settings
-from streaming.errors import CheckpointInUse, CheckpointMismatch
+from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnusable
 from streaming.kafka.facts import START_ANEW, NotedTopic, Offsets, rebuild
 from streaming.kafka.permissions import own_group, partition_names
-from streaming.spark.java_files import JavaFiles
+from streaming.spark.failures import one_line
 from streaming.storage import journal, s3
 from streaming.storage.folder import IDENTITY, QUERY
 
@@ -41,6 +41,9 @@ _OFFSETS = f"{QUERY}/offsets"
 _COMMITS = f"{QUERY}/commits"
 _INITIAL = f"{QUERY}/sources/0/0"
 """File with the offsets at which the first micro-batch begins."""
+
+_EXPECTED: Final = ("FileNotFoundException", "FileAlreadyExistsException")
+"""Ends of the names of exceptions that callers handle."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,36 @@ class Agreement:
         return partition_names(self.checkpoint_id, self.shuffle_partitions)
 
 
+class _JavaFiles:
+    """Spark's manager of checkpoint files, whose refusals are one sentence.
+
+    Args:
+        make: makes the manager.
+        checkpoint: the checkpoint, for messages.
+    """
+
+    def __init__(self, make: Callable[[], Any], checkpoint: str) -> None:
+        self._checkpoint = checkpoint
+        self._manager = self._call(make)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return a method of the manager."""
+        return lambda *arguments: self._call(getattr(self._manager, name), *arguments)
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except Py4JJavaError as error:
+            kind = str(error.java_exception.getClass().getName())
+            if kind.endswith(_EXPECTED):
+                raise
+            reason = one_line(str(error.java_exception.getMessage() or kind))
+            raise CheckpointUnusable(
+                f"the checkpoint {self._checkpoint} cannot be used: {reason.rstrip('.')}. Check its address, and that "
+                "this user may read and write there."
+            ) from None
+
+
 class CheckpointFiles:
     """Small files of a checkpoint, on any file system known to Spark."""
 
@@ -97,7 +130,7 @@ class CheckpointFiles:
         # Spark's own manager replaces a file atomically on each kind of file system.
         managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
         hadoop = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
-        self._manager = JavaFiles(lambda: managers.create(self._path(self._root), hadoop), checkpoint)
+        self._manager = _JavaFiles(lambda: managers.create(self._path(self._root), hadoop), checkpoint)
 
     def exists(self, name: str) -> bool:
         """Return True if the checkpoint has a file or folder of that name."""
