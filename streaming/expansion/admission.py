@@ -22,7 +22,7 @@ class Admission(NamedTuple):
     is_contested: bool = False
 
 
-_CLEAR = Admission()
+WITHIN_QUOTA = Admission()
 
 
 def admission(
@@ -48,12 +48,12 @@ def admission(
     """
     is_addition = request.action in (Action.COMPLETE_ADD, Action.PARTIAL_ADD)
     if not (is_addition and outcome.applied) or outcome.subscription.everything is not None:
-        return _CLEAR
+        return WITHIN_QUOTA
     is_again, present = present is not None, view.policy(key.group) if present is None else present
     policy = present if request.selector is None else present._replace(selector=request.selector)
     share = view.shard.share(policy.quota)
     if policy.elsewhere or share is None or len(view.state.topics) <= share:
-        return _CLEAR
+        return WITHIN_QUOTA
     wanted = interest_of(view.group(key.group), Client(outcome.subscription, outcome.subscription))
     current = interest_of(view.group(key.group), Client(former, former))
     comparable = (
@@ -64,7 +64,7 @@ def admission(
         return Admission(None, (_count(view, key, wanted, policy) if held is None else held) > share)
     after = _count(view, key, wanted, policy)
     if after <= share:
-        return _CLEAR
+        return WITHIN_QUOTA
     if after <= _count(view, key, current, present):
         return Admission(None, is_contested=True)
     return Admission(_excess(view, key, after, policy.quota, share), is_contested=True)

@@ -12,7 +12,7 @@ from streaming.coordinator.rules import PendingEnds
 from streaming.errors import EntriesLethal, StateCorrupted
 from streaming.expansion import apply_events
 from streaming.expansion.compare import Announcer
-from streaming.expansion.readers import RequestReader
+from streaming.expansion.micro_batch import RequestReader
 from streaming.expansion.topics import TopicChanges
 from streaming.records.model import Reason, Source
 from streaming.records.updates import Problem
