@@ -14,8 +14,7 @@ Nothing outside the standard library is needed.
 
 from typing import TYPE_CHECKING
 
-from matcher.dialects import DIALECTS, Dialect, get_dialect
-from matcher.dialects.base import Flaw
+from matcher.dialects import DIALECTS, Dialect, Flaw, get_dialect
 from matcher.errors import (
     CorruptIndex,
     InvalidPattern,

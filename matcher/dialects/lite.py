@@ -11,7 +11,7 @@ recorded answers are tests/conformance/vectors/lite.json. The implementations de
 
 from typing import ClassVar
 
-from matcher.dialects.base import Dialect, Flaw
+from matcher.dialects import Dialect, Flaw
 from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
 
 

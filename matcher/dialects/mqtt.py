@@ -13,7 +13,7 @@ Rules: MQTT 5.0 section 4.7, and libmosquitto 2.0.11, whose recorded answers are
 
 from typing import ClassVar, Final, NamedTuple
 
-from matcher.dialects.base import Dialect, Flaw
+from matcher.dialects import Dialect, Flaw
 from matcher.pattern import ONE, Pattern, Segment, Tail
 
 _MAX_BYTES: Final = 65_535

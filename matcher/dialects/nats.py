@@ -10,7 +10,7 @@ Rules: nats-server 2.15.2 (server/sublist.go), whose recorded answers are tests/
 import re
 from typing import ClassVar, Final
 
-from matcher.dialects.base import Dialect, Flaw
+from matcher.dialects import Dialect, Flaw
 from matcher.pattern import ONE, Pattern, Segment, Tail
 
 _BLANK: Final = re.compile(r"[ \t\n\r\f]")

@@ -22,7 +22,7 @@ does.
 import re
 from typing import ClassVar, Final
 
-from matcher.dialects.base import Dialect, Flaw
+from matcher.dialects import Dialect, Flaw
 from matcher.errors import UnsupportedOption
 from matcher.pattern import ONE, Pattern, Segment, Tail
 

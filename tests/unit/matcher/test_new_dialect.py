@@ -15,7 +15,7 @@ COLONS = '''
 
 from typing import ClassVar
 
-from matcher.dialects.base import Dialect, Flaw
+from matcher.dialects import Dialect, Flaw
 from matcher.pattern import MANY, ONE, Pattern, Tail
 
 

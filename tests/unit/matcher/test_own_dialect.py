@@ -7,7 +7,7 @@ import pytest
 import matcher
 from matcher import Dialect, InvalidTopic, Pattern, PatternIndex, TopicIndex, UnknownDialect, get_dialect
 from matcher.batch import FlatPatterns, FlatTopics
-from matcher.dialects.base import Flaw
+from matcher.dialects import Flaw
 from matcher.pattern import MANY, ONE, Segment, Tail
 
 
