@@ -19,10 +19,10 @@ from streaming.operations.verify.session import Choices as VerifyChoices
 from streaming.operations.verify.session import verify
 from streaming.operations.verify.witnesses import Progress
 from streaming.records.model import Source
-from streaming.spark import positions, service, silent
+from streaming.spark import positions, query, service
 from streaming.spark.checkpoint import CheckpointFiles, absolute
 from streaming.spark.notes import RebuildNote, Stage
-from streaming.spark.silent import InputProgress
+from streaming.spark.query import InputProgress
 from streaming.spark.states import StateReader
 from streaming.storage import folder
 from streaming.storage.folder import IDENTITY, QUERY
@@ -168,7 +168,7 @@ def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[Callable[[], N
         yield lambda: None
         return
     held = settings.model_copy(update={"checkpoint": location, "clock": clock})
-    with silent.held(spark, held, checkpoint_id, former.partitions) as check:
+    with query.held(spark, held, checkpoint_id, former.partitions) as check:
         yield check
 
 
@@ -222,7 +222,7 @@ class _Rebuild:
             def settling(reading: InputProgress) -> Settling:
                 return Settling(reading, look, self.checked)
 
-            silent.read_inputs(self._spark, settings, self._signal, settling, adopted)
+            query.read_inputs(self._spark, settings, self._signal, settling, adopted)
         self._check_signal()
 
     def _correct(self) -> Findings:

@@ -1,25 +1,22 @@
-"""Life cycle of a job: start, lease of the checkpoint, end."""
+"""Life cycle of a job: start, standby until no other driver holds the checkpoint, end."""
 
-import itertools
 import logging
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
+from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import (
     CheckpointInUse,
     CheckpointMismatch,
-    EntriesLethal,
     JobFailed,
     KafkaUnavailable,
     RecordsLost,
@@ -27,38 +24,26 @@ from streaming.errors import (
     TopicReplaced,
     UpdatesUnknown,
 )
-from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
-from streaming.spark import (
-    checkpoint,
-    clock,
-    job,
-    kafka_clients,
-    notes,
-    provision,
-    quarantine,
-    session,
-    sinks,
-    standby,
-)
+from streaming.monitor.health import Condition, Health
+from streaming.spark import checkpoint, job, kafka_clients, notes, positions, provision, session
 from streaming.spark.attend import Beside, TopicWatch, attend, limited, until
-from streaming.spark.checkpoint import Agreement
+from streaming.spark.checkpoint import Agreement, CheckpointFiles, for_java
 from streaming.spark.clock import Clock
-from streaming.spark.failures import end_of_java, explained, one_line
+from streaming.spark.expand import expand
+from streaming.spark.failures import end_of_java
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor
-from streaming.spark.notes import Terms
+from streaming.spark.query import Running, Start, begin, keep_going
 from streaming.spark.report import Report
+from streaming.spark.route import route
 from streaming.storage import folder
 
 log = logging.getLogger("reexpand")
 
 READY = "ready: reading %s from %s"
 """Log line of a job whose query runs; scripts may wait for it."""
-
-_RUNS = itertools.count()
-"""Numbers of the queries of this process."""
 
 _END_SECONDS = 2
 """Time in seconds from the first failed call to a JVM that ends until its process has ended."""
@@ -137,7 +122,7 @@ def _work(
         if stop.is_set():
             return
         if stands_by:
-            if not standby.acquire(spark, settings, admin, lease, stop, health=monitor.health):
+            if not acquire_when_free(spark, settings, admin, lease, stop, health=monitor.health):
                 return
             agreed = _agreed(spark, settings, agreed)
         start = Start(spark, settings, admin, lease, agreed)
@@ -234,128 +219,76 @@ def _exit_code(jvm: subprocess.Popen[bytes] | None) -> int | None:
     return None
 
 
-class Start(NamedTuple):
-    """Parts of a job that is about to begin.
-
-    Attributes:
-        spark: its session.
-        settings: its settings.
-        admin: Kafka, with all of its client options.
-        lease: right to its checkpoint.
-        agreed: agreement of the checkpoint and the settings.
-    """
-
-    spark: SparkSession
-    settings: Settings
-    admin: KafkaAdmin
-    lease: Lease
-    agreed: Agreement
-
-
-class Running(NamedTuple):
-    """A running query, and the settings with which it was started."""
-
-    query: StreamingQuery
-    terms: Terms
-
-
-def begin(
-    start: Start,
-    group_events: Mapping[str, bytes],
-    *,
-    take_over: bool = False,
-    accept_topics: bool = False,
-    rebuilding: bool = False,
-    adopted: Offsets | None = None,
-) -> tuple[Running, dict[str, NotedTopic]]:
-    """Check the checkpoint and the Kafka topics, start the query, and return it with the topics by role.
-
-    Args:
-        start: parts of the job.
-        group_events: group events to write first.
-        take_over: as for `run`.
-        accept_topics: as for `run`.
-        rebuilding: take the updates topic as it is, and write no updates to it.
-        adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
-
-    Raises:
-        ReexpandError: as in `run`.
-    """
-    spark, settings, admin, lease, agreed = start
-    has_clock = settings.clock in admin.names()
-    if has_clock:  # the lease is kept under the name of that topic; a living driver would change what is checked next
-        lease.acquire(take_over=take_over)
-    spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
-    known = replace(agreed, topics={}) if accept_topics else agreed
-    progress = checkpoint.progress(spark, settings)
-    if has_clock and not progress.begun:
-        provision.end_abandoned(spark, settings, admin)
-    topics = provision.provide(spark, settings, admin, known, progress, rebuilding=rebuilding, adopted=adopted)
-    if not has_clock:
-        lease.acquire(take_over=take_over)
-    clock.prepare(spark, settings, admin, agreed.topics.get("clock"), progress)
-    provision.publish_groups(spark, settings, group_events)
-    checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
-    return _query(start, rebuilding=rebuilding, adopted=adopted), topics
-
-
-def _query(start: Start, *, rebuilding: bool, adopted: Offsets | None) -> Running:
-    """Start the query."""
-    spark, settings, admin, lease, agreed = start
-    settings, _ = terms = notes.settings_of_plan(spark, settings, admin, agreed)
-    fence = sinks.Fence(agreed.checkpoint_id, lease.generation, next(_RUNS))
-    can_answer = not rebuilding and provision.provide_answers(admin, settings)
-    precautions = quarantine.precautions(spark, settings)
-    try:
-        query = job.start(
-            spark,
-            settings,
-            admin,
-            fence,
-            silent=rebuilding,
-            answers=can_answer,
-            adopted=adopted,
-            precautions=precautions,
-        )
-    except PySparkException as error:
-        raise JobFailed(explained(one_line(str(error)), settings)) from error
-    return Running(query, terms)
-
-
-def keep_going(
-    start: Start,
-    running: Running,
-    follow: Callable[[Running], bool],
-    *,
-    rebuilding: bool = False,
-    adopted: Offsets | None = None,
-) -> None:
-    """Follow a query to its end; start it again without entries that kill or hang workers, or with other settings.
-
-    Args:
-        start: parts of the job.
-        running: the query from `begin`.
-        follow: follows a query, and returns True unless the job is to end; raises `EntriesLethal` if it has ended for
-            that.
-        rebuilding: as for `begin`.
-        adopted: as for `begin`.
-
-    Raises:
-        ReexpandError: as in `run`.
-    """
-    while True:
-        try:
-            if not (follow(running) and running.terms.through is not None):
-                return
-            log.info("micro-batch %d is committed: the settings of this start apply", running.terms.through)
-        except EntriesLethal as error:
-            if start.lease.find_successor() is not None:
-                raise start.lease.taken_over() from None
-            quarantine.leave_out(start.spark, start.settings, start.admin, start.agreed, error)
-        running = _query(start, rebuilding=rebuilding, adopted=adopted)
-
-
 def set_on_signal(stop: threading.Event) -> None:
     """Let SIGTERM and SIGINT set an event."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+
+
+STANDING_BY = "standing by: %s"
+"""Log line of a driver that is warm and waits; scripts may wait for it."""
+
+_WARM_RECORDS = 20
+"""Largest number of records of each input partition with which a driver warms up."""
+
+_WARM_SECONDS = 60
+"""Longest time in seconds of the warm-up; the rest costs time later."""
+
+
+def acquire_when_free(
+    spark: SparkSession, settings: Settings, admin: KafkaAdmin, lease: Lease, stop: threading.Event, *, health: Health
+) -> bool:
+    """Acquire the lease, at once or after a wait; return False if `stop` is set before.
+
+    Raises:
+        KafkaUnavailable: no broker answers at the start. Later the driver waits until one answers.
+    """
+    if settings.clock not in admin.names():  # the lease is kept under its name, so no driver has it
+        return True
+    is_warm = False
+    while True:
+        try:
+            lease.acquire(take_over=False, way_out="This driver takes over when that one has ended.")
+        except CheckpointInUse as error:
+            if not is_warm:
+                spark.sparkContext.setLogLevel("OFF")  # a query that is cut short logs its tasks' stacks
+                _warm_up(spark, settings, admin, stop)
+                is_warm = True
+            log.info(STANDING_BY, error)
+            health.enter(Condition.STANDING_BY, str(error))
+            if not lease.wait_until_free(stop):
+                return False
+        else:
+            if is_warm:
+                spark.sparkContext.setLogLevel("WARN" if log.isEnabledFor(logging.DEBUG) else "ERROR")
+            health.enter(Condition.STARTING, "the query starts")
+            return True
+
+
+def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: threading.Event) -> None:
+    """Run the query on the last records of the inputs, in a separate folder, and write nothing to Kafka.
+
+    Most of a start is the work of a cold JVM: Spark's session, the first plan of the query, the first Python worker.
+    """
+    folder = f"standby/{uuid4().hex}"
+    own = settings.model_copy(update={"checkpoint": f"{settings.checkpoint.rstrip('/')}/{folder}"})
+    first, ends = admin.spans(settings.inputs)
+    beginning = {
+        topic: {number: max(first[topic][number], end - _WARM_RECORDS) for number, end in offsets.items()}
+        for topic, offsets in ends.items()
+    }
+    try:
+        records = job.read(spark, own, positions.dump(beginning), bounded=True)
+        expanded = expand(route(records, own), own)
+        writer = expanded.writeStream.format("noop").outputMode("update").queryName("standby")
+        query = (
+            writer.option("checkpointLocation", f"{for_java(own.checkpoint)}/query").trigger(availableNow=True).start()
+        )
+        for _ in range(_WARM_SECONDS):
+            if query.awaitTermination(1) or stop.is_set():
+                break
+        query.stop()
+    except PySparkException as error:  # a cold driver works as well, only slower
+        log.debug("the warm-up failed: %s", error)
+    finally:
+        CheckpointFiles(spark, settings.checkpoint).delete(folder)

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.kafka.facts import Offsets
 from streaming.operations.rebuild import ROUNDS, Followed, Settling, looking
-from streaming.spark.silent import InputProgress
+from streaming.spark.query import InputProgress
 from streaming.worker.signature import Signer
 from tests.support.builders import request_value
 

@@ -23,19 +23,7 @@ from streaming.errors import (
 )
 from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
-from streaming.spark import (
-    attend,
-    checkpoint,
-    clock,
-    job,
-    notes,
-    provision,
-    quarantine,
-    service,
-    session,
-    sinks,
-    standby,
-)
+from streaming.spark import attend, checkpoint, clock, job, notes, provision, quarantine, service, session, sinks
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.expand import NO_PRECAUTIONS
 from streaming.spark.failures import end_of_java, explained, one_line
@@ -349,7 +337,7 @@ def test_of_two_drivers_that_begin_at_once_the_slower_one_stands_by(
         return True
 
     monkeypatch.setattr(checkpoint, "fix", fix)
-    monkeypatch.setattr(standby, "acquire", stand_by)
+    monkeypatch.setattr(service, "acquire_when_free", stand_by)
     with pytest.raises(CheckpointInUse):
         service.run(settings())
     assert not steps.count("stand by")
@@ -425,7 +413,7 @@ def test_a_new_checkpoint_that_another_driver_has_begun_during_the_wait_is_in_us
     begun = Agreement("other", 3, {"clock": NotedTopic(SETTINGS.clock, "x")})
     looks = [Agreement("id", 3), begun, begun, begun]
     monkeypatch.setattr(checkpoint, "agree", lambda *_: looks.pop(0))
-    monkeypatch.setattr(standby, "acquire", lambda *_, **__: True)
+    monkeypatch.setattr(service, "acquire_when_free", lambda *_, **__: True)
     service.run(settings(), stands_by=True)
     assert not looks
     assert steps[-1] == "end"

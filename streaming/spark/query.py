@@ -1,0 +1,246 @@
+"""The query of a job: its start, its starts after failures, and its run for a rebuild, which writes no updates."""
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.config import Settings
+from streaming.errors import EntriesLethal, JobFailed
+from streaming.kafka.facts import NotedTopic, Offsets
+from streaming.kafka.permissions import partition_names
+from streaming.spark import checkpoint, clock, job, notes, positions, provision, quarantine, sinks
+from streaming.spark.attend import Beside, TopicWatch, attend, until
+from streaming.spark.checkpoint import Agreement
+from streaming.spark.clock import Clock
+from streaming.spark.failures import explained, one_line
+from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.lease import Lease
+from streaming.spark.notes import Terms
+from streaming.spark.report import Report
+
+log = logging.getLogger("reexpand")
+
+_RUNS = itertools.count()
+"""Numbers of the queries of this process."""
+
+
+class Start(NamedTuple):
+    """Parts of a job that is about to begin.
+
+    Attributes:
+        spark: its session.
+        settings: its settings.
+        admin: Kafka, with all of its client options.
+        lease: right to its checkpoint.
+        agreed: agreement of the checkpoint and the settings.
+        rebuilding: take the updates topic as it is, and write no updates to it.
+        adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
+    """
+
+    spark: SparkSession
+    settings: Settings
+    admin: KafkaAdmin
+    lease: Lease
+    agreed: Agreement
+    rebuilding: bool = False
+    adopted: Offsets | None = None
+
+
+class Running(NamedTuple):
+    """A running query, and the settings with which it was started."""
+
+    query: StreamingQuery
+    terms: Terms
+
+
+def begin(
+    start: Start,
+    group_events: Mapping[str, bytes],
+    *,
+    take_over: bool = False,
+    accept_topics: bool = False,
+) -> tuple[Running, dict[str, NotedTopic]]:
+    """Check the checkpoint and the Kafka topics, start the query, and return it with the topics by role.
+
+    Args:
+        start: parts of the job.
+        group_events: group events to write first.
+        take_over: as for `service.run`.
+        accept_topics: as for `service.run`.
+
+    Raises:
+        ReexpandError: as in `service.run`.
+    """
+    spark, settings, admin, lease, agreed, rebuilding, adopted = start
+    has_clock = settings.clock in admin.names()
+    if has_clock:  # the lease is kept under the name of that topic; a living driver would change what is checked next
+        lease.acquire(take_over=take_over)
+    spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
+    known = replace(agreed, topics={}) if accept_topics else agreed
+    progress = checkpoint.progress(spark, settings)
+    if has_clock and not progress.begun:
+        provision.end_abandoned(spark, settings, admin)
+    topics = provision.provide(spark, settings, admin, known, progress, rebuilding=rebuilding, adopted=adopted)
+    if not has_clock:
+        lease.acquire(take_over=take_over)
+    clock.prepare(spark, settings, admin, agreed.topics.get("clock"), progress)
+    provision.publish_groups(spark, settings, group_events)
+    checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
+    return _query(start), topics
+
+
+def _query(start: Start) -> Running:
+    spark, settings, admin, lease, agreed, rebuilding, adopted = start
+    settings, _ = terms = notes.settings_of_plan(spark, settings, admin, agreed)
+    fence = sinks.Fence(agreed.checkpoint_id, lease.generation, next(_RUNS))
+    can_answer = not rebuilding and provision.provide_answers(admin, settings)
+    precautions = quarantine.precautions(spark, settings)
+    try:
+        query = job.start(
+            spark,
+            settings,
+            admin,
+            fence,
+            silent=rebuilding,
+            answers=can_answer,
+            adopted=adopted,
+            precautions=precautions,
+        )
+    except PySparkException as error:
+        raise JobFailed(explained(one_line(str(error)), settings)) from error
+    return Running(query, terms)
+
+
+def keep_going(start: Start, running: Running, follow: Callable[[Running], bool]) -> None:
+    """Follow a query to its end; start it again without entries that kill or hang workers, or with other settings.
+
+    Args:
+        start: parts of the job.
+        running: the query from `begin`.
+        follow: follows a query, and returns True unless the job is to end; raises `EntriesLethal` if it has ended for
+            that.
+
+    Raises:
+        ReexpandError: as in `service.run`.
+    """
+    while True:
+        try:
+            if not (follow(running) and running.terms.through is not None):
+                return
+            log.info("micro-batch %d is committed: the settings of this start apply", running.terms.through)
+        except EntriesLethal as error:
+            if start.lease.find_successor() is not None:
+                raise start.lease.taken_over() from None
+            quarantine.leave_out(start.spark, start.settings, start.admin, start.agreed, error)
+        running = _query(start)
+
+
+_TICK_INTERVAL_MS = 1_000
+"""Longest time between ticks: they end the same clients and topics at any rate, and a rebuild waits for a tick."""
+
+
+class InputProgress(NamedTuple):
+    """A running query, and how far it has come.
+
+    Attributes:
+        ends: returns the present ends of the inputs.
+        read: returns how far committed micro-batches have read them.
+        has_told_present: returns whether time has passed up to the start of the query.
+    """
+
+    ends: Callable[[], Offsets]
+    read: Callable[[], Offsets]
+    has_told_present: Callable[[], bool]
+
+
+class _Until(NamedTuple):
+    """Request to end a query when it has settled, or on a signal."""
+
+    signal: threading.Event
+    is_settled: Callable[[], bool]
+
+    def wait(self, timeout: float, /) -> bool:
+        return self.signal.wait(timeout) or self.is_settled()
+
+
+def read_inputs(
+    spark: SparkSession,
+    settings: Settings,
+    signal: threading.Event,
+    settling: Callable[[InputProgress], Callable[[], bool]],
+    adopted: Offsets | None = None,
+) -> None:
+    """Run the job without updates and dead letters until it has settled, or until a signal.
+
+    Args:
+        spark: session from `service.started`.
+        settings: settings of the job.
+        signal: set on SIGTERM and SIGINT.
+        settling: returns, for the running query, a predicate that is true once it may end.
+        adopted: positions that the states have read with which the checkpoint begins; None if it has none.
+
+    Raises:
+        ReexpandError: as in `service.run`.
+    """
+    ticks = min(settings.tick_interval_ms, _TICK_INTERVAL_MS)
+    settings = settings.model_copy(update={"tick_interval_ms": ticks, "pace_cpu": 0.0})
+    agreed = checkpoint.agree(spark, settings)
+    with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
+        start = Start(spark, settings, admin, lease, agreed, rebuilding=True, adopted=adopted)
+        running, topics = begin(start, {})
+        watch = TopicWatch(spark, settings, admin, topics)
+
+        def follow(running: Running) -> bool:
+            query, terms = running
+            with Clock(spark, settings, query) as clock:
+                progress = InputProgress(
+                    lambda: admin.ends(settings.inputs),
+                    lambda: positions.committed(query),
+                    lambda: clock.has_told_present,
+                )
+                settled = _Until(signal, settling(progress))
+                attend(query, until(query, settled, terms.through), Beside(Report(query), lease, clock, watch))
+            return not signal.is_set()
+
+        keep_going(start, running, follow)
+
+
+@contextmanager
+def held(spark: SparkSession, settings: Settings, checkpoint_id: str, partitions: int) -> Iterator[Callable[[], None]]:
+    """Hold the lease of a former checkpoint against jobs, and end its last job's open transactions.
+
+    The context is a function that raises `TakenOver` if a job has started there by force.
+
+    Args:
+        spark: session from `service.started`.
+        settings: settings with the former checkpoint and its clock topic.
+        checkpoint_id: its name in Kafka.
+        partitions: number of its state partitions.
+
+    Raises:
+        CheckpointInUse: a driver lives.
+        KafkaUnavailable: no broker answers.
+    """
+    producers = partition_names(checkpoint_id, partitions)
+    with KafkaAdmin(spark, settings) as admin:
+        if settings.clock not in admin.names():  # the lease is kept under its name, and without it no job lives
+            admin.end_transactions(producers)
+            yield lambda: None
+            return
+        with Lease(spark, settings, checkpoint_id) as lease:
+            lease.acquire(take_over=False, way_out="Stop that driver first.")
+            admin.end_transactions(producers)  # else the inputs could not be read to their ends for 15 minutes
+
+            def check() -> None:
+                if lease.find_successor() is not None:
+                    raise lease.taken_over()
+
+            yield check
