@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from streaming.records.subscribers import ClientKey
 from streaming.state.client import Client, LastRequest, Mode, Subscription
 from streaming.state.delta import ShardDelta
+from streaming.state.group import Shard
 from streaming.state.notes import Repeated
-from streaming.state.shard import Shard
 from streaming.state.shard_state import ShardState
 
 if TYPE_CHECKING:

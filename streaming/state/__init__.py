@@ -2,8 +2,7 @@
 
 from streaming.state.codec import append, replay
 from streaming.state.delta import Backfill, ShardDelta
-from streaming.state.group import UNKNOWN_GROUP, Group, GroupSelectors
-from streaming.state.shard import Shard
+from streaming.state.group import UNKNOWN_GROUP, Group, GroupSelectors, Shard
 from streaming.state.shard_state import ShardState
 
 __all__ = [

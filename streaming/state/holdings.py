@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from streaming.records.subscribers import ClientKey, Matches
-from streaming.state.shard import Shard
+from streaming.state.group import Shard
 from streaming.state.shard_state import ShardState
 
 _LOOK: Final = 50_000

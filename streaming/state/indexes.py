@@ -7,10 +7,11 @@ from itertools import chain, takewhile
 from typing import Final, Protocol
 
 from matcher import TopicIndex, get_dialect
-from streaming.records.model import NO_METADATA, TopicMetadata
+from streaming.records.model import DEFAULT_QUOTA, NO_METADATA, TopicMetadata
 from streaming.records.subscribers import ClientKey, Matches
 from streaming.state.client import Client, Interest
 from streaming.state.delta import Backfill, ShardDelta
+from streaming.state.group import Group
 from streaming.state.interests import Interests, pattern_of
 
 Topics = Mapping[str, TopicMetadata]
@@ -334,3 +335,27 @@ def _entries(client: Client | None) -> int:
         return 0
     kept = (client.literal,) if client.literal is client.wildcard else client
     return sum(len(block.entries) for subscription in kept for block in subscription.blocks)
+
+
+class Quotas:
+    """Quotas in force."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] | None = None
+
+    def of(self, groups: Mapping[str, Group]) -> Collection[int]:
+        """Return them; `groups` are all groups, needed for the first call."""
+        if self._counts is None:
+            self._counts = Counter([DEFAULT_QUOTA, *(group.quota for group in groups.values())])
+        return self._counts.keys()
+
+    def apply(self, changes: Mapping[str, Group | None], groups: Mapping[str, Group]) -> None:
+        """Apply a micro-batch; `groups` are from before it."""
+        if self._counts is None:
+            return
+        for name, later in changes.items():
+            for group, step in ((groups.get(name), -1), (later, 1)):
+                if group is not None:
+                    self._counts[group.quota] += step
+                    if not self._counts[group.quota]:
+                        del self._counts[group.quota]

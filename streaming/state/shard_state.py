@@ -8,8 +8,17 @@ from streaming.records.subscribers import ClientKey, Matches
 from streaming.state.client import NOTHING, Client, Interest, LastRequest, Subscription
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.frames import Frame, former_interest, former_policy, frame, pinned
-from streaming.state.group import Group, GroupSelectors, Quotas, Roster
-from streaming.state.indexes import Alarms, Deadlines, Footprint, HeldCounts, Members, PatternTargets, RemainingTopics
+from streaming.state.group import Group, GroupSelectors, Roster
+from streaming.state.indexes import (
+    Alarms,
+    Deadlines,
+    Footprint,
+    HeldCounts,
+    Members,
+    PatternTargets,
+    Quotas,
+    RemainingTopics,
+)
 from streaming.state.interests import Interests
 from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
 from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive

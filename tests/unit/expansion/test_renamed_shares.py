@@ -136,7 +136,7 @@ def test_a_malformed_share_of_an_earlier_release_is_dropped(malformed: str, monk
         earlier.setattr("matcher.dialects.mqtt.shared", lambda _: None)
         earlier.setattr("streaming.state.interests.shared", lambda _: None)
         data = former_release(asks("c", malformed, "a", offset=1), asks("d", malformed.upper(), malformed, offset=2))
-    from streaming.state.shard import _PATTERN_PROBLEMS  # noqa: PLC0415 - a cache that this test has filled
+    from streaming.state.group import _PATTERN_PROBLEMS  # noqa: PLC0415 - a cache that this test has filled
 
     _PATTERN_PROBLEMS.clear()
     later, output = taken_over(data, row(TOPICS, topic_json(liteTopic="a"), 5), row(TOPICS, topic_json(), 6))

@@ -61,7 +61,7 @@ JOB = """
 import orjson
 from streaming.records.model import Notation
 from streaming.records.parsing import parse_subscription
-from streaming.state.shard import Shard
+from streaming.state.group import Shard
 request = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "dialect": "colons",
            "policy": "plain", "liteTopicSet": ["a:?"]}
 assert parse_subscription(orjson.dumps(request)).notation == Notation("colons", "plain", False)

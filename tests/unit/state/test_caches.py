@@ -11,7 +11,7 @@ from streaming.records import writing as records
 from streaming.records.model import LITE, SelectorSpec, Source, TopicMetadata
 from streaming.records.subscribers import SubscriberKey
 from streaming.records.updates import Cause, Op, Update
-from streaming.state import policy, shard
+from streaming.state import group, policy
 
 MIB = 1024 * 1024
 SLACK = MIB
@@ -39,8 +39,8 @@ def long_names(total: int, length: int) -> Iterator[str]:
 @pytest.mark.parametrize("length", [200, 16_000])
 def test_patterns_whose_validity_is_remembered(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Invalid ones have errors, which repeat a part of them."""
-    monkeypatch.setattr(shard, "_PATTERN_PROBLEMS", BoundedCache(*arguments(shard._PATTERN_PROBLEMS, MIB)))
-    held = held_after(lambda text: shard._PATTERN_PROBLEMS[f"{text}*", LITE, False], long_names(4 * MIB, length))
+    monkeypatch.setattr(group, "_PATTERN_PROBLEMS", BoundedCache(*arguments(group._PATTERN_PROBLEMS, MIB)))
+    held = held_after(lambda text: group._PATTERN_PROBLEMS[f"{text}*", LITE, False], long_names(4 * MIB, length))
     assert held < MIB + SLACK
 
 
