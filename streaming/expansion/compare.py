@@ -183,7 +183,13 @@ class _GroupComparison:
             formers = [backfills[key] for key in keys]
             return frame(view if after else state, self._group, self._concerned, formers, interests)
         for key in self._concerned:
-            interests.add(key, view.interest(key) if after else state.interest(key))
+            change = self._changes.get(key)
+            if change is None:
+                wanted = (view if after else state).interest(key)
+            else:
+                wanted = change.after if after else change.before
+            if wanted != NOTHING:
+                interests.add(key, wanted)
         policy = (self._batch.policies if after else state.restrictive_policies).get(self._group)
         return Frame(self._concerned, interests, {} if policy is None else {self._group: policy})
 
