@@ -21,7 +21,7 @@ from streaming.storage.archive import opened
 from streaming.storage.folder import IDENTITY, QUERY
 from streaming.worker.limits_note import LIMITS, Limits, parse
 from streaming.worker.quarantine import NOTE, Quarantine
-from streaming.worker.reading import StreamTopics
+from streaming.worker.rows import StreamTopics
 from streaming.worker.signature import SIGNATURE, Signer
 
 T = TypeVar("T")

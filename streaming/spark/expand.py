@@ -19,11 +19,10 @@ from streaming.storage.archive import Folder
 from streaming.storage.store import Archives
 from streaming.worker import InputRow, InputRows, WorkerConfig, work
 from streaming.worker.bounds import bounds_of
-from streaming.worker.output import Output
 from streaming.worker.process import NO_WATCHDOG, Watchdog, kept, without_collection
 from streaming.worker.quarantine import Decision
 from streaming.worker.rehearsal import KeyWork, Rehearsal
-from streaming.worker.rows import joined
+from streaming.worker.rows import Output, joined
 from streaming.worker.signature import Signer
 
 T = TypeVar("T")

@@ -12,8 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.monitor.batch import BatchReport
 from streaming.printable import quoted
 from streaming.records.model import Reason
-from streaming.worker.output import FACTS, OutputKind
-from streaming.worker.rows import KeyFacts
+from streaming.worker.rows import FACTS, KeyFacts, OutputKind
 
 log = logging.getLogger("reexpand")
 

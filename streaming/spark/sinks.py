@@ -17,7 +17,7 @@ from streaming.errors import ReexpandError
 from streaming.records.model import Stream
 from streaming.spark import kafka_clients
 from streaming.spark.checkpoint import for_java
-from streaming.worker.output import OutputKind
+from streaming.worker.rows import OutputKind
 
 LONGEST_WAIT_MS: Final = 500
 """Longest time in milliseconds between two micro-batches, however much CPU they use."""

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from streaming.records.model import Source
 from streaming.storage.journal import Journal
 from streaming.worker.failures import NOT_OF_AN_ENTRY, entry_failed
-from streaming.worker.output import Output
-from streaming.worker.rows import InputRows
+from streaming.worker.rows import InputRows, Output
 
 
 class Ran(NamedTuple):

@@ -7,9 +7,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from streaming.worker.output import Output
 from streaming.worker.reading import Observer
-from streaming.worker.rows import InputRows
+from streaming.worker.rows import InputRows, Output
 from streaming.worker.worker import Worker, WorkerConfig
 
 _kept: list[Worker] = []

@@ -37,7 +37,7 @@ from streaming.state.client import Mode
 from streaming.worker.bounds import Bounds
 from streaming.worker.failures import not_applicable
 from streaming.worker.inquiry.answering import Inquiry
-from streaming.worker.rows import STREAMS, InputRows, label, position
+from streaming.worker.rows import STREAMS, InputRows, StreamTopics, label, position
 from streaming.worker.signature import Origin, Signer, sets_own_fields
 
 T = TypeVar("T")
@@ -47,9 +47,6 @@ _GROUPS, _SUBSCRIPTIONS, _TOPICS, _CLOCK = range(4)
 
 _ORDER: Final = {GroupEvent: _GROUPS, SubscriptionRequest: _SUBSCRIPTIONS, TopicEvent: _TOPICS}
 """Place of each kind of event in the order of a micro-batch; the others come last."""
-
-StreamTopics = tuple[str, str, str, str]
-"""Kafka topics of the input streams, in the order of `STREAMS`."""
 
 _NOT_ROUTABLE = "Spark reads this JSON text differently: a number or a field name is too long"
 

@@ -23,10 +23,9 @@ from streaming.worker.bounds import Bounds
 from streaming.worker.failures import NOT_OF_AN_ENTRY, EntryFailed, decision_fields, unreadable
 from streaming.worker.inquiry.answering import Asked, answer_coordinator, answer_shard, answers
 from streaming.worker.isolation import Isolation, Ran
-from streaming.worker.output import DeadLetters, Output, OutputKind
 from streaming.worker.quarantine import Decision, left_out, reported
-from streaming.worker.reading import KeyReader, Observer, Reading, StreamTopics, literal_suspects
-from streaming.worker.rows import InputRows, facts
+from streaming.worker.reading import KeyReader, Observer, Reading, literal_suspects
+from streaming.worker.rows import DeadLetters, InputRows, Output, OutputKind, StreamTopics, facts
 from streaming.worker.signature import Signer
 
 Excluded = Mapping[tuple[str, int, int, int], Problem]

@@ -20,7 +20,7 @@ from streaming.records.routing import Routing
 from streaming.state import Shard, ShardState
 from streaming.storage.journal import Journal
 from streaming.worker.inquiry.answering import Asked, Inquiry, answer_shard
-from streaming.worker.output import OutputKind
+from streaming.worker.rows import OutputKind
 from tests.fuzz.cost import Cost, Json, Target
 from tests.support.simulator import TOPICS, Record, Simulation
 from tests.support.states import Written

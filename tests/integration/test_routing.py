@@ -27,8 +27,7 @@ from streaming.records.writing import MAX_ORIGINAL_BYTES, SEPARATOR, TABLE_END, 
 from streaming.spark.route import BEGINNING_BYTES, PIECE_BYTES, longest_value, route
 from streaming.worker import WorkerConfig
 from streaming.worker.bounds import bounds_of
-from streaming.worker.output import OutputKind
-from streaming.worker.rows import STREAMS, InputRow, InputRows, joined
+from streaming.worker.rows import STREAMS, InputRow, InputRows, OutputKind, joined
 from streaming.worker.signature import Signer
 from tests.support.builders import request_value as request
 from tests.support.histories import history

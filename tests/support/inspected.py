@@ -14,7 +14,7 @@ from streaming.records.routing import placed
 from streaming.storage.store import Key
 from streaming.worker import InputRow, Worker
 from streaming.worker.inquiry.questions import Question
-from streaming.worker.output import OutputKind
+from streaming.worker.rows import OutputKind
 from tests.support.simulator import NUMBER, Simulation
 from tests.support.states import work
 

@@ -17,8 +17,7 @@ from streaming.state.holdings import holdings
 from streaming.storage.journal import Journal
 from streaming.storage.store import ADOPTED
 from streaming.worker import Worker, WorkerConfig
-from streaming.worker.output import OutputKind
-from streaming.worker.rows import STREAMS, InputRow
+from streaming.worker.rows import STREAMS, InputRow, OutputKind
 from tests.support.states import TOMBSTONE, Memory, Written, work
 
 TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events", "lite-clock")

@@ -12,8 +12,7 @@ from streaming.state import ShardDelta, ShardState
 from streaming.state.client import Ignored
 from streaming.storage.journal import Journal
 from streaming.worker import Worker, WorkerConfig, process
-from streaming.worker.output import Output, OutputKind
-from streaming.worker.rows import InputRow, InputRows
+from streaming.worker.rows import InputRow, InputRows, Output, OutputKind
 
 
 class Memory(dict[str, bytes]):

@@ -25,10 +25,8 @@ from streaming.storage.store import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.limits_note import Limits
-from streaming.worker.output import OutputKind
 from streaming.worker.quarantine import partition_of
-from streaming.worker.reading import StreamTopics
-from streaming.worker.rows import STREAMS, position
+from streaming.worker.rows import STREAMS, OutputKind, StreamTopics, position
 from streaming.worker.signature import Origin, Signer
 
 STATE_CACHE_BYTES: Final = 256 * 1024 * 1024

@@ -30,8 +30,8 @@ from streaming.spark import arrow, checkpoint, job, positions, session, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA, Frames
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
-from streaming.worker.output import OutputRow
 from streaming.worker.process import without_collection
+from streaming.worker.rows import OutputRow
 
 
 def count(topic: str, key: tuple[str, int], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:

@@ -14,9 +14,8 @@ from rich.table import Table
 from streaming import coordinator
 from streaming.records.model import BIND_TOPIC, WILDCARD
 from streaming.worker import WorkerConfig
-from streaming.worker.output import OutputKind
 from streaming.worker.process import without_collection
-from streaming.worker.rows import InputRow
+from streaming.worker.rows import InputRow, OutputKind
 from tests.bench.command import arguments, show
 from tests.support.states import work
 

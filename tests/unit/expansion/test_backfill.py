@@ -12,8 +12,7 @@ from streaming.records.updates import Cause
 from streaming.state import replay
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
-from streaming.worker.output import OutputKind
-from streaming.worker.rows import InputRow
+from streaming.worker.rows import InputRow, OutputKind
 from tests.support.builders import (
     WAMP,
     add,

@@ -8,8 +8,7 @@ import pytest
 from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
-from streaming.worker.output import OutputKind
-from streaming.worker.rows import InputRow
+from streaming.worker.rows import InputRow, OutputKind
 from tests.support.builders import group_json, request_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import TOMBSTONE, Memory, Written, work

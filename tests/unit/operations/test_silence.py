@@ -14,7 +14,7 @@ from streaming.records.writing import KafkaRecord
 from streaming.spark import checkpoint, provision, sinks
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.expand import _output_frames
-from streaming.worker.output import Output, OutputKind
+from streaming.worker.rows import Output, OutputKind
 
 SETTINGS = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
 INPUTS = {SETTINGS.clock, SETTINGS.group_events, SETTINGS.subscription_events}

@@ -17,7 +17,7 @@ from streaming.records.writing import (
     dead_letter,
     update_key,
 )
-from streaming.worker.output import Output, OutputKind
+from streaming.worker.rows import Output, OutputKind
 from tests.support.states import TOMBSTONE, Written
 
 KAFKA_LIMIT = 1_000_000

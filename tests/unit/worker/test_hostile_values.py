@@ -17,8 +17,7 @@ from streaming.records.parsing import parse_subscription
 from streaming.records.routing import Routing, placed
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
-from streaming.worker.output import OutputKind
-from streaming.worker.rows import STREAMS, InputRow, InputRows, label
+from streaming.worker.rows import STREAMS, InputRow, InputRows, OutputKind, label
 from streaming.worker.signature import Signer
 from tests.support.builders import request_json, request_value, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES

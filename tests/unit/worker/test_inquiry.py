@@ -23,7 +23,7 @@ from streaming.worker.inquiry.model import EventPlace, PairFacts, PairVerdict
 from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.planning import plan_shard, read
 from streaming.worker.inquiry.questions import ANSWERABLE_MS, MAX_ITEMS, Ask, Question
-from streaming.worker.output import OutputKind
+from streaming.worker.rows import OutputKind
 from tests.support.builders import (
     EXCLUSIVE,
     LITERAL,

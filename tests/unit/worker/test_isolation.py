@@ -22,9 +22,8 @@ from streaming.state import ShardState
 from streaming.storage.store import StateStore
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig, reading
-from streaming.worker.output import OutputKind
 from streaming.worker.reading import KeyReader
-from streaming.worker.rows import InputRow, InputRows
+from streaming.worker.rows import InputRow, InputRows, OutputKind
 from tests.support.builders import group_json, request_json, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of

@@ -10,9 +10,8 @@ from streaming.kafka.facts import EntryPlace
 from streaming.records.model import Reason
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
-from streaming.worker.output import OutputKind
 from streaming.worker.quarantine import MAX_PER_HOUR, Decision, Quarantine
-from streaming.worker.rows import InputRow, InputRows
+from streaming.worker.rows import InputRow, InputRows, OutputKind
 from tests.support.builders import group_json, request_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of

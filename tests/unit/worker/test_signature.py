@@ -8,8 +8,7 @@ import pytest
 from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.records.model import Reason, Source, Stream
 from streaming.worker import Worker, WorkerConfig
-from streaming.worker.output import OutputKind
-from streaming.worker.rows import InputRow
+from streaming.worker.rows import InputRow, OutputKind
 from streaming.worker.signature import Origin, Signer, sets_own_fields
 from tests.support.builders import group_json, request_json, tick_json
 from tests.support.simulator import TOPICS as NAMES

@@ -18,8 +18,7 @@ from streaming.storage.journal import Journal, Position
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker import work as process_work
-from streaming.worker.output import Output, OutputKind, OutputRow
-from streaming.worker.rows import InputRow, InputRows, KeyFacts
+from streaming.worker.rows import InputRow, InputRows, KeyFacts, Output, OutputKind, OutputRow
 from streaming.worker.worker import SWEEP_MS
 from tests.support.builders import group_json, request_json, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
