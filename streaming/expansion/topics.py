@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -65,6 +66,7 @@ class BulkChange(NamedTuple):
         return self if len(rows) == len(self.names) else self.take(rows)
 
 
+@dataclass(slots=True)
 class TopicChanges:
     """Changes of topics by the events of one micro-batch.
 
@@ -73,13 +75,12 @@ class TopicChanges:
         bulks: topics to evaluate by column; a topic is in only one of both.
     """
 
-    def __init__(self, state: ShardState, ignored: Counter[Ignored], columnar_min_topics: float) -> None:
-        self.single: dict[str, SingleChange] = {}
-        self.bulks: list[BulkChange] = []
-        self._state = state
-        self._ignored = ignored
-        self._columnar_min_topics = columnar_min_topics
-        self._bulk_sources: dict[str, Source] = {}
+    _state: ShardState
+    _ignored: Counter[Ignored]
+    _columnar_min_topics: float
+    single: dict[str, SingleChange] = field(default_factory=dict)
+    bulks: list[BulkChange] = field(default_factory=list)
+    _bulk_sources: dict[str, Source] = field(default_factory=dict)
 
     def read(self, source: Source, event: TopicEvent) -> None:
         """Create or delete one topic."""

@@ -117,11 +117,6 @@ class Client(NamedTuple):
         return self.wildcard if mode is Mode.WILDCARD else self.literal
 
     @property
-    def is_absent(self) -> bool:
-        """True if the client is in no session, and has nothing but versions."""
-        return all(each == Subscription(version=each.version) for each in self)
-
-    @property
     def settled(self) -> Self:
         """The client as a state keeps it."""
         literal = self.literal.settled
@@ -132,6 +127,11 @@ class Client(NamedTuple):
         """The client, prepared for further requests of one micro-batch."""
         literal = self.literal.editable
         return type(self)(literal, literal if self.wildcard is self.literal else self.wildcard.editable)
+
+
+def is_absent(_: object, client: Client) -> bool:
+    """Return True if a client is in no session, and has nothing but versions."""
+    return all(each == Subscription(version=each.version) for each in client)
 
 
 class Interest(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from matcher import TopicIndex, get_dialect
 from streaming.records.model import DEFAULT_QUOTA, NO_METADATA, TopicMetadata
 from streaming.records.subscribers import ClientKey, Matches
-from streaming.state.client import Client, Interest
+from streaming.state.client import Client, Interest, is_absent
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import Group
 from streaming.state.interests import Interests, pattern_of
@@ -165,7 +165,7 @@ class Members:
         if self._groups is None:
             return
         for key, client in clients.items():
-            if client is not None and not client.is_absent:
+            if client is not None and not is_absent(key, client):
                 self._add((key,))
             elif key.group in self._groups:
                 self._groups[key.group].pop(key, None)

@@ -5,7 +5,7 @@ from itertools import chain, starmap
 from typing import TYPE_CHECKING, Any, Self
 
 from streaming.records.subscribers import ClientKey, Matches
-from streaming.state.client import NOTHING, Client, Interest, LastRequest, Subscription
+from streaming.state.client import NOTHING, Client, Interest, LastRequest, Subscription, is_absent
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.frames import Frame, former_interest, former_policy, frame, pinned
 from streaming.state.group import Group, GroupSelectors, Roster
@@ -46,7 +46,7 @@ class ShardContent(Roster):
 
     def __init__(self) -> None:
         clients = Packed[ClientKey, Client](
-            ClientKey, lambda _, client: client.is_absent, lambda fields: Client.of(*starmap(Subscription, fields))
+            ClientKey, is_absent, lambda fields: Client.of(*starmap(Subscription, fields))
         )
         super().__init__({}, {}, clients)
         self.topics: dict[str, TopicMetadata] = {}
