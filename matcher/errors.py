@@ -130,11 +130,9 @@ class CorruptIndex(MatcherError, ValueError):
     """Bytes are not a valid index; rebuild the index from its patterns or topics."""
 
 
-def refuse_text(argument: str, value: object) -> None:
-    """Raise a TypeError for a single text in place of a list: iteration would take each character for an item."""
-    if isinstance(value, str):
-        text = shown(value)
-        raise TypeError(f"{argument} must be a list of texts, not the text {text!r}; write [{text!r}]")
+def not_a_list(argument: str, text: str) -> TypeError:
+    """Return the error for a text in place of a list: iteration would take each character for an item."""
+    return TypeError(f"{argument} must be a list of texts, not the text {shown(text)!r}; write [{shown(text)!r}]")
 
 
 def shown(text: str, limit: int = 80) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from matcher.dialects import Dialect, get_dialect
-from matcher.errors import InvalidPattern, refuse_text
+from matcher.errors import InvalidPattern, not_a_list
 from matcher.index import PatternIndex
 from matcher.pattern import Pattern
 
@@ -85,8 +85,10 @@ def expand(
         UnknownDialect: no dialect has this name.
         UnsupportedOption: the dialect does not have an option.
     """
-    refuse_text("patterns", patterns)
-    refuse_text("topics", topics)
+    if isinstance(patterns, str):
+        raise not_a_list("patterns", patterns)
+    if isinstance(topics, str):
+        raise not_a_list("topics", topics)
     index: PatternIndex[None] = PatternIndex(dialect, allow_inner_multi=allow_inner_multi)
     for pattern in patterns:
         try:

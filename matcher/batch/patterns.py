@@ -27,7 +27,7 @@ from matcher.batch.segments import (
 )
 from matcher.batch.shapes import Keys, from_json, group_by_shape, shape_from_json, to_json, usable
 from matcher.dialects import DIALECTS, get_dialect
-from matcher.errors import refuse_text
+from matcher.errors import not_a_list
 from matcher.index import PatternIndex
 from matcher.pattern import Pattern, Tail
 
@@ -91,7 +91,8 @@ class FlatPatterns(FlatIndex):
         allow_inner_multi: bool = False,
         salt: bytes | None = None,
     ) -> None:
-        refuse_text("patterns", patterns)
+        if isinstance(patterns, str):
+            raise not_a_list("patterns", patterns)
         rules = get_dialect(dialect)
         parsed = [
             pattern if isinstance(pattern, Pattern) else rules.parse(pattern, allow_inner_multi=allow_inner_multi)
@@ -132,7 +133,8 @@ class FlatPatterns(FlatIndex):
         Raises:
             TypeError: a text was given in place of a list.
         """
-        refuse_text("topics", topics)
+        if isinstance(topics, str):
+            raise not_a_list("topics", topics)
         pairs = [self._match_chunk(topics[start : start + _CHUNK], start) for start in range(0, len(topics), _CHUNK)]
         if len(self._others):
             found = [(row, number) for row, topic in enumerate(topics) for number in self._others.match(topic)]

@@ -22,7 +22,7 @@ from matcher.batch.segments import (
     unpack,
 )
 from matcher.dialects import DIALECTS, get_dialect
-from matcher.errors import InvalidPattern, refuse_text
+from matcher.errors import InvalidPattern, not_a_list
 from matcher.pattern import MANY, ONE, Automaton, Pattern, Segment, Tail
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class FlatTopics(FlatIndex):
     def __init__(
         self, topics: Sequence[str], dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False
     ) -> None:
-        refuse_text("topics", topics)
+        if isinstance(topics, str):
+            raise not_a_list("topics", topics)
         rules = get_dialect(dialect)
         segments = cut(topics, rules)
         counts = np.where(matchable(segments, rules), segments.counts, 0)
@@ -125,7 +126,8 @@ class FlatTopics(FlatIndex):
         Raises:
             TypeError: a text was given in place of a list.
         """
-        refuse_text("patterns", patterns)
+        if isinstance(patterns, str):
+            raise not_a_list("patterns", patterns)
         found = [self.expand(pattern) for pattern in patterns]
         none = np.zeros(0, np.int64)
         return np.repeat(np.arange(len(found)), list(map(len, found))), np.concatenate([none, *found])

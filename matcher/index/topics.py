@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from matcher.dialects import Dialect, get_dialect
-from matcher.errors import InvalidPattern, refuse_text
+from matcher.errors import InvalidPattern, not_a_list
 from matcher.index.node import MAX_DEPTH
 from matcher.pattern import Automaton, Pattern, Tail, Wildcard, in_blocks
 
@@ -164,7 +164,8 @@ class TopicIndex:
         Raises:
             TypeError: a text was given in place of a list.
         """
-        refuse_text("patterns", patterns)
+        if isinstance(patterns, str):
+            raise not_a_list("patterns", patterns)
         found: list[str] = []
         inner: list[Pattern] = []
         for pattern in patterns:
