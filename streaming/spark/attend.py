@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import JobError, JobFailed, KafkaUnavailable, ReexpandError
+from streaming.errors import EntriesLethal, JobError, JobFailed, KafkaUnavailable, ReexpandError
 from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic
 from streaming.spark import checkpoint, quarantine, sinks
@@ -65,12 +65,7 @@ class Ending:
 
 @contextmanager
 def limited(stop: threading.Event, seconds: float = LIMIT_SECONDS) -> Iterator[Ending]:
-    """End a job within some seconds after `stop` is set; ignore failures caused by killing its JVM.
-
-    Args:
-        stop: set when the job is to end.
-        seconds: the limit.
-    """
+    """End a job within some seconds after `stop` is set; ignore failures caused by killing its JVM."""
     ending, is_over = Ending(), threading.Event()
 
     def watch() -> None:
@@ -210,9 +205,8 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
     try:
         while not (clock.has_failed or stop.wait(_POLL_SECONDS)):
             report.write()
-            _end_if_replaced(lease, query)
-            _end_if_lethal(failures, query)
-            _look(watch, query)
+            with _interrupted_on_error(query):
+                _check(beside, failures)
             if monitor is not None:
                 monitor.look()
             if not query.isActive:
@@ -222,8 +216,7 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         sinks.end_after_batch(query)
         if not query.awaitTermination(STOP_SECONDS):
             log.warning("the micro-batch does not end within %d s: it is interrupted, and repeated later", STOP_SECONDS)
-            _silence(query)
-            query.stop()
+            _interrupt(query)
             return
         report.write()
         if monitor is not None:
@@ -241,46 +234,32 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         raise watch.explain(text_of(error)) from error
 
 
-def _end_if_replaced(lease: Lease, query: StreamingQuery) -> None:
-    """End the query if another driver has the lease."""
-    if lease.successor():
-        _silence(query)  # Spark would log each task that it cancels
-        query.stop()
-        raise lease.taken_over()
-
-
-def _end_if_lethal(failures: quarantine.FailureWatch, query: StreamingQuery) -> None:
-    """End the query if a task has named entries that kill or hang workers."""
+def _check(beside: Beside, failures: quarantine.FailureWatch) -> None:
+    """Raise the reason to end the query at once, if there is one."""
+    if beside.lease.successor():
+        raise beside.lease.taken_over()
     lethal = failures.found()
     if lethal is not None:
-        with _silent(query):
-            query.stop()
         raise lethal
-
-
-def _look(watch: TopicWatch, query: StreamingQuery) -> None:
-    """Check the topics; end the query at once if a topic was replaced: its micro-batch may read the new topic."""
-    try:
-        watch.look()
-    except JobError:
-        _silence(query)
-        query.stop()
-        raise
+    beside.watch.look()
 
 
 @contextmanager
-def _silent(query: StreamingQuery) -> Iterator[None]:
-    """Silence Spark's log for a while."""
-    _silence(query)
+def _interrupted_on_error(query: StreamingQuery) -> Iterator[None]:
+    """End the query at once if the block fails: its micro-batch may read a topic that was replaced."""
     try:
         yield
-    finally:
-        _set_level(query, "WARN" if log.isEnabledFor(logging.DEBUG) else "ERROR")
+    except JobError as error:
+        _interrupt(query)
+        if isinstance(error, EntriesLethal):  # it starts again
+            _set_level(query, "WARN" if log.isEnabledFor(logging.DEBUG) else "ERROR")
+        raise
 
 
-def _silence(query: StreamingQuery) -> None:
-    """Silence Spark's log."""
+def _interrupt(query: StreamingQuery) -> None:
+    """End the query at once, without Spark's log of each task that it cancels."""
     _set_level(query, "OFF")
+    query.stop()
 
 
 def _set_level(query: StreamingQuery, level: str) -> None:

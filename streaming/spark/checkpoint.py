@@ -89,12 +89,7 @@ class Agreement:
 
 
 class _JavaFiles:
-    """Spark's manager of checkpoint files, whose refusals are one sentence.
-
-    Args:
-        make: makes the manager.
-        checkpoint: the checkpoint, for messages.
-    """
+    """Spark's manager of checkpoint files, whose refusals are one sentence."""
 
     def __init__(self, make: Callable[[], Any], checkpoint: str) -> None:
         self._checkpoint = checkpoint
@@ -243,7 +238,8 @@ def agree(spark: SparkSession, settings: Settings) -> Agreement:
     fixed = _read(files, settings.checkpoint)
     if fixed is None:
         return Agreement(str(uuid4()), settings.shuffle_partitions or default_partitions())
-    topics = _topics(fixed.pop(_TOPICS, None) or {})
+    noted: dict[str, Any] = fixed.pop(_TOPICS, None) or {}
+    topics = {role: NotedTopic(topic["name"], topic["id"]) for role, topic in noted.items()}
     checkpoint_id = str(fixed.pop(_ID, None) or uuid4())
     partitions: int = settings.shuffle_partitions or fixed.get("shuffle_partitions") or default_partitions()
     wanted = identity(settings, partitions)
@@ -344,10 +340,6 @@ def _offsets(files: CheckpointFiles, settings: Settings, name: str) -> Offsets:
             f"{settings.checkpoint}/{name} cannot be read: {error}. "
             f"Restore the whole checkpoint from a copy that was made while the job was stopped, or {START_ANEW}."
         ) from None
-
-
-def _topics(noted: Mapping[str, Mapping[str, str]]) -> dict[str, NotedTopic]:
-    return {role: NotedTopic(topic["name"], topic["id"]) for role, topic in noted.items()}
 
 
 def _read(files: CheckpointFiles, checkpoint: str) -> dict[str, Any] | None:

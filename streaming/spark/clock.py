@@ -7,7 +7,7 @@ on: it reads the new topic from its present end, and the alarms for which shards
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Self
 
 import orjson
@@ -41,14 +41,9 @@ _BROKERS_TIME = "LogAppendTime"
 def prepare(
     spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: NotedTopic | None, progress: QueryProgress
 ) -> None:
-    """Let the broker stamp the clock topic's records, and go on with a new topic if it was lost.
+    """Let the broker stamp the clock topic's records, and go on with a new topic if `noted` was lost.
 
-    Args:
-        spark: session of the job.
-        settings: settings of the job.
-        admin: Kafka, with all of the job's client options.
-        noted: the clock topic of the checkpoint; None if the checkpoint is new, or of a former release.
-        progress: how far the query of the checkpoint has come.
+    `noted` is the clock topic of the checkpoint, or None if the checkpoint is new, or of a former release.
 
     Raises:
         KafkaUnavailable: no broker answers.
@@ -59,14 +54,11 @@ def prepare(
     present = admin.ends([settings.clock])[settings.clock]
     is_another = noted is not None and admin.ids([settings.clock]).get(settings.clock) != noted.id
     positions = [offsets.get(settings.clock, {}) for offsets in (progress.read, progress.planned)]
-    if is_another or any(_is_beyond(each, present) for each in positions):
+    is_shorter = any(offset > present.get(number, 0) for each in positions for number, offset in each.items())
+    if is_another or is_shorter:
         checkpoint.move(spark, settings, settings.clock, present)
-        _note_reminding(CheckpointFiles(spark, settings.checkpoint), remind=True)
+        CheckpointFiles(spark, settings.checkpoint).write(NOTE, orjson.dumps({_REMIND: True}))
         log.warning("the topic %s was deleted or created anew; the job goes on with the new one", settings.clock)
-
-
-def _is_beyond(offsets: Mapping[int, int], ends: Mapping[int, int]) -> bool:
-    return any(offset > ends.get(number, 0) for number, offset in offsets.items())
 
 
 def remind(spark: SparkSession, settings: Settings) -> None:
@@ -86,12 +78,8 @@ def remind(spark: SparkSession, settings: Settings) -> None:
         for key, value in _reminders(spark, settings, files):
             producer.send(settings.clock, key.decode(), (value or b"").decode())
             count += 1
-    _note_reminding(files, remind=False)
+    files.write(NOTE, orjson.dumps({_REMIND: False}))
     log.info("wrote %d alarms to %s once more, for the shards that wait for them", count, settings.clock)
-
-
-def _note_reminding(files: CheckpointFiles, *, remind: bool) -> None:
-    files.write(NOTE, orjson.dumps({_REMIND: remind}))
 
 
 def _reminders(spark: SparkSession, settings: Settings, files: CheckpointFiles) -> Iterator[KafkaRecord]:

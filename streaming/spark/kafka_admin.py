@@ -198,8 +198,7 @@ class KafkaAdmin:
     def markers(self, groups: Collection[str]) -> dict[str, int]:
         """Return the number of micro-batches that each state partition has written, by the group of its marker.
 
-        Args:
-            groups: consumer groups of the markers (see `jvm/reexpand/FencedProducer.java`).
+        See `jvm/reexpand/FencedProducer.java`.
         """
         admin = self._clients.admin
         spec = admin.ListConsumerGroupOffsetsSpec()
@@ -216,11 +215,7 @@ class KafkaAdmin:
         return {str(each.transactionalId()) for each in listed}
 
     def end_transactions(self, producers: Collection[str]) -> None:
-        """Abort the open transactions of producers that write no more.
-
-        Args:
-            producers: their transactional ids.
-        """
+        """Abort the open transactions of producers that write no more, by their transactional ids."""
         self._call(lambda: self._admin.fenceProducers(list(producers)).all().get())
 
     def last_sources(self, updates: str) -> set[EntryPlace]:
@@ -289,13 +284,8 @@ class KafkaAdmin:
 def written(settings: Settings, admin: KafkaAdmin, producers: Sequence[str]) -> list[int] | None:
     """Return the number of micro-batches that each state partition has written; it writes nothing from then on.
 
-    Args:
-        settings: settings of the job.
-        admin: Kafka.
-        producers: names of the state partitions (see `Agreement.partition_names`).
-
-    Returns:
-        None if it is not known, because the job writes at least once.
+    The result is None if it is not known, because the job writes at least once. The producers have the names of the
+    state partitions (see `Agreement.partition_names`).
     """
     if settings.delivery != "exactly-once":
         return None

@@ -62,12 +62,7 @@ class JobPage(Protocol):
 
 
 class Monitor:
-    """Metrics, health and their server, as a context manager; they live longer than the query.
-
-    Args:
-        settings: settings of the job.
-        page: page that the server shows with them.
-    """
+    """Metrics, health and their server with the job's page, as a context manager; they live longer than the query."""
 
     def __init__(self, settings: Settings, page: JobPage | None = None) -> None:
         self.health = Health(settings.hang_seconds)
@@ -103,13 +98,6 @@ class QueryMonitor:
     """Feed of a monitor from the running query; the supervisor loop calls it often.
 
     It never waits: a request to Kafka is sent in one call, and its response is read in a later call.
-
-    Args:
-        monitor: monitor to feed.
-        settings: settings of the job.
-        query: the query.
-        admin: Kafka.
-        files: files of the checkpoint.
     """
 
     def __init__(
@@ -156,7 +144,9 @@ class QueryMonitor:
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + _QUERY_SECONDS
-            self._look_at_query()
+            status = self._status.status()
+            self._is_working = status.isTriggerActive() and status.isDataAvailable()
+            self._health.look(self._last_batch, is_running=self._is_working)
         if self._ends.is_asked:
             self._take_ends(now)
         elif now >= self._next_question:
@@ -187,12 +177,6 @@ class QueryMonitor:
                 self._metrics.shards.load(self._files.read(SIZES))
         except (OSError, ValueError, Py4JError, CheckpointUnusable) as error:
             log.debug("the noted sizes of the shards could not be read: %s", error)
-
-    def _look_at_query(self) -> None:
-        status = self._status.status()
-        is_working = status.isTriggerActive() and status.isDataAvailable()
-        self._is_working = is_working
-        self._health.look(self._last_batch, is_running=is_working)
 
     def _take_ends(self, now: float) -> None:
         try:

@@ -29,17 +29,10 @@ _RESTORE: Final = "Restore the file from a copy of the checkpoint, or delete it 
 
 
 def read_note(files: CheckpointFiles, location: str, name: str, parse: Callable[[bytes], T], remedy: str) -> T | None:
-    """Return the parsed note of a checkpoint; None if it has none.
-
-    Args:
-        files: files of the checkpoint.
-        location: the checkpoint, for messages.
-        name: file with the note.
-        parse: parses its content.
-        remedy: advice if the note cannot be read, as a sentence.
+    """Return the parsed note of the checkpoint at a location; None if it has none.
 
     Raises:
-        CheckpointMismatch: the note cannot be read.
+        CheckpointMismatch: the note cannot be read; the message ends with the remedy.
     """
     if not files.exists(name):
         return None
@@ -53,11 +46,7 @@ def note_limits(spark: SparkSession, settings: Settings, adopted: Offsets | None
     """Note the limits of the settings in the checkpoint, unless its latest limits are the same.
 
     A checkpoint that a former release has begun has no note: its former limits are assumed to be the present limits.
-
-    Args:
-        spark: session of the job.
-        settings: settings of the job.
-        adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
+    `adopted` are the positions that the states have read with which a new checkpoint begins.
 
     Raises:
         CheckpointMismatch: the note cannot be read.
@@ -170,13 +159,7 @@ def signer(spark: SparkSession, settings: Settings, admin: KafkaAdmin) -> Signer
 
 
 def write_signer(files: CheckpointFiles, checkpoint: str, content: bytes) -> None:
-    """Write the file of the signer, which holds a secret; on a local file system only its owner may read it.
-
-    Args:
-        files: files of the checkpoint.
-        checkpoint: location of the checkpoint.
-        content: content of the file.
-    """
+    """Write the file of the signer, which holds a secret; on a local file system only its owner may read it."""
     folder = local_path(checkpoint)
     if folder is None:
         files.write(SIGNATURE, content)

@@ -103,10 +103,7 @@ class InputEnds:
         if self._future is None or not self._future.isDone():
             return None
         future, self._future = self._future, None
-        try:
-            text = str(future.get().toString())
-        except Py4JJavaError as error:
-            raise KafkaUnavailable(root_cause(error)) from None
+        text = str(_result(future).toString())
         found: dict[str, dict[int, int]] = {}
         for topic, number, offset in _END.findall(text):
             found.setdefault(topic, {})[int(number)] = int(offset)
@@ -133,21 +130,21 @@ class CommittedPositions:
         Raises:
             KafkaUnavailable: the last commit failed.
         """
-        if self._future is not None and not self._take_answer():
-            return
+        if self._future is not None:
+            if not self._future.isDone():
+                return
+            future, self._future = self._future, None
+            _result(future)
+            self._committed.update(self._sent)
         positions = {(topic, number): offset for topic, offsets in read.items() for number, offset in offsets.items()}
         changed = {place: offset for place, offset in positions.items() if self._committed.get(place) != offset}
         self._sent = positions if again else changed
         if self._sent:
             self._future = self._admin.asked_to_commit(self._group, self._sent)
 
-    def _take_answer(self) -> bool:
-        if not self._future.isDone():
-            return False
-        future, self._future = self._future, None
-        try:
-            future.get()
-        except Py4JJavaError as error:
-            raise KafkaUnavailable(root_cause(error)) from None
-        self._committed.update(self._sent)
-        return True
+
+def _result(future: Any) -> Any:
+    try:
+        return future.get()
+    except Py4JJavaError as error:
+        raise KafkaUnavailable(root_cause(error)) from None

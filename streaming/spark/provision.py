@@ -96,15 +96,11 @@ def _check_new(
     """Check the topics that exist before a new checkpoint reads and writes them."""
     beginnings, ends = admin.spans([name for name in found if name != settings.dead_letters])
     if not rebuilding:
-        facts.check_empty(settings, _size(settings.updates, beginnings, ends))
+        first = beginnings.get(settings.updates, {})
+        facts.check_empty(settings, sum(end - first[number] for number, end in ends.get(settings.updates, {}).items()))
     if not settings.accept_loss:
         compacted = [name for name, values in configurations.items() if "compact" in values["cleanup.policy"]]
         facts.check_complete(settings, beginnings, compacted)
-
-
-def _size(topic: str, beginnings: Offsets, ends: Offsets) -> int:
-    """Return the number of offsets that a topic holds; 0 if it does not exist."""
-    return sum(end - beginnings[topic][number] for number, end in ends.get(topic, {}).items())
 
 
 REFUSED = "AuthorizationException"
@@ -114,12 +110,7 @@ _TRANSACTIONS_REFUSED = f"TransactionalId{REFUSED}"
 
 
 def lacking(admin: KafkaAdmin, settings: Settings, group: str) -> list[Grant]:
-    """Return the job user's missing permissions for topics and groups, if the broker reports them.
-
-    Args:
-        admin: Kafka, with all of the job's client options.
-        settings: settings of the job.
-        group: consumer group of the checkpoint.
+    """Return the job user's missing permissions for topics and the checkpoint's group, if the broker reports them.
 
     Raises:
         KafkaUnavailable: no broker answers.

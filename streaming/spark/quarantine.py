@@ -59,11 +59,7 @@ def precautions(spark: SparkSession, settings: Settings) -> Precautions:
 
 
 class FailureWatch:
-    """Failures of tasks that name entries, as soon as Spark has them.
-
-    Args:
-        query: the running query.
-    """
+    """Failures of a running query's tasks that name entries, as soon as Spark has them."""
 
     def __init__(self, query: StreamingQuery) -> None:
         java: Any = query

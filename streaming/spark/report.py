@@ -32,11 +32,6 @@ def add_up(progress: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
     return summed, keys
 
 
-def take_suspects(counts: Counter[str]) -> list[tuple[str, str, str]]:
-    """Remove the literal groups with an apparent pattern from counts; return parent, group and entry of each."""
-    return [tuple(each) for each in _taken(counts, OutputKind.SUSPECT)]
-
-
 def take_failures(counts: Counter[str]) -> list[tuple[str, int, int, int, str]]:
     """Remove the entries that raised an exception from counts.
 
@@ -75,9 +70,7 @@ class Report:
     The report polls the query. Spark would call a listener for each micro-batch through Py4J, which then looks for
     each name that Python uses in all jars: a third of the JVM's CPU at 20 events per second.
 
-    Args:
-        query: the query.
-        follow: called with each micro-batch.
+    `follow` is called with each micro-batch.
     """
 
     def __init__(self, query: StreamingQuery, follow: Callable[[BatchReport], None] | None = None) -> None:
@@ -101,7 +94,8 @@ class Report:
 
     def _take(self, progress: dict[str, Any]) -> None:
         total, keys = add_up(progress)
-        suspects, failures = take_suspects(total), take_failures(total)
+        failures = take_failures(total)
+        suspects = _taken(total, OutputKind.SUSPECT)  # literal groups with an apparent pattern
         if self._follow is not None:
             self._follow(BatchReport.of(progress, total, keys))
         if progress["numInputRows"]:

@@ -47,12 +47,12 @@ def test_a_micro_batch_that_does_not_end_is_interrupted(monkeypatch: pytest.Monk
     stop = threading.Event()
     stop.set()
     monkeypatch.setattr(sinks, "end_after_batch", lambda _: query.steps.append("end"))
-    monkeypatch.setattr(attend, "_silence", lambda _: query.steps.append("silence"))
+    monkeypatch.setattr(attend, "_set_level", lambda _, level: query.steps.append(level))
     monkeypatch.setattr(quarantine, "FailureWatch", lambda _: None)
     nothing: Any = None
     clock: Any = Clock()
     attend.attend(query, stop, attend.Beside(nothing, nothing, clock, nothing))
-    assert query.steps == ["end", "wait", "silence", "interrupt"]
+    assert query.steps == ["end", "wait", "OFF", "interrupt"]
 
 
 def test_the_end_of_a_job_is_limited() -> None:
