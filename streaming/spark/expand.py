@@ -55,18 +55,6 @@ class Precautions(NamedTuple):
 NO_PRECAUTIONS: Final = Precautions()
 
 
-class _Task(NamedTuple):
-    """Task of Spark in which a key is worked on.
-
-    Attributes:
-        is_repeated: an earlier attempt has failed.
-    """
-
-    micro_batch: int = 0
-    partition: int | None = None
-    is_repeated: bool = False
-
-
 def expand(
     routed: DataFrame,
     settings: Settings,
@@ -147,12 +135,12 @@ def _archives(settings: Settings) -> Archives | None:
     return None
 
 
-def _task() -> _Task:
-    """Return the task of this process."""
+def _task() -> tuple[int, int | None, bool]:
+    """Return micro-batch and partition of this process's task, and whether an earlier attempt has failed."""
     task = TaskContext.get()
     if task is None:
-        return _Task()
-    return _Task(int(task.getLocalProperty(_MICRO_BATCH) or 0), task.partitionId(), task.attemptNumber() > 0)
+        return 0, None, False
+    return int(task.getLocalProperty(_MICRO_BATCH) or 0), task.partitionId(), task.attemptNumber() > 0
 
 
 _rehearsals: list[Rehearsal] = []

@@ -30,7 +30,6 @@ _TAIL_RECORDS = 1_000
 _TAIL_SECONDS = 20
 """Longest time that a start reads them."""
 
-
 _LOOK_SECONDS = 0.1
 """Time between two checks for new topics."""
 
@@ -59,16 +58,13 @@ class KafkaAdmin:
         self._jvm = jvm
         self._settings = settings
         self._timeout_ms = timeout_ms
-        wait_for_broker(settings.bootstrap_servers, self._given_ms() / 1_000, is_over=is_over)
+        given = java_options(settings).get("default.api.timeout.ms", "")
+        patience_ms = min(timeout_ms, int(given)) if given.isdecimal() else timeout_ms
+        wait_for_broker(settings.bootstrap_servers, patience_ms / 1_000, is_over=is_over)
         self._clients = self._jvm.org.apache.kafka.clients
         timeouts = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms // 2}
         properties = client_properties(self._jvm, settings, timeouts)
         self._admin = self._call(lambda: self._clients.admin.Admin.create(properties))
-
-    def _given_ms(self) -> int:
-        """Return the longest wait, or a shorter wait from the client options."""
-        given = java_options(self._settings).get("default.api.timeout.ms", "")
-        return min(self._timeout_ms, int(given)) if given.isdecimal() else self._timeout_ms
 
     def __enter__(self) -> Self:
         return self
@@ -169,18 +165,22 @@ class KafkaAdmin:
         return self._offsets(partitions, spec.earliest()), self._offsets(partitions, spec.latest())
 
     @cached_property
-    def _offset_classes(self) -> tuple[Any, Any]:
-        """Java's classes of a partition and of an offset; to find one by its name, Py4J looks into all jars."""
-        return self._jvm.org.apache.kafka.common.TopicPartition, self._clients.consumer.OffsetAndMetadata
+    def _partition(self) -> Any:
+        """Java's class of a partition; to find one by its name, Py4J looks into all jars."""
+        return self._jvm.org.apache.kafka.common.TopicPartition
+
+    @cached_property
+    def _offset(self) -> Any:
+        """Java's class of an offset, as above."""
+        return self._clients.consumer.OffsetAndMetadata
 
     def ends_request(self, numbers: Mapping[str, Collection[int]]) -> Any:
         """Return a reusable request for `asked_ends`, since making it takes a call per partition."""
-        partition = self._jvm.org.apache.kafka.common.TopicPartition
         latest = self._clients.admin.OffsetSpec.latest()
         request = self._jvm.java.util.HashMap()
         for name, several in numbers.items():
             for number in several:
-                request.put(partition(name, number), latest)
+                request.put(self._partition(name, number), latest)
         return request
 
     def asked_ends(self, request: Any) -> Any:
@@ -189,10 +189,9 @@ class KafkaAdmin:
 
     def asked_to_commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> Any:
         """Request a commit of a consumer group's offsets, and return the future of the response."""
-        partition, offset = self._offset_classes
         request = self._jvm.java.util.HashMap()
         for place, position in offsets.items():
-            request.put(partition(*place), offset(position))
+            request.put(self._partition(*place), self._offset(position))
         return self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all())
 
     def markers(self, groups: Collection[str]) -> dict[str, int]:
@@ -232,13 +231,12 @@ class KafkaAdmin:
         return self._call(lambda: self._read(updates, positions, ends)) if positions else set()
 
     def _read(self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]) -> set[EntryPlace]:
-        partition = self._jvm.org.apache.kafka.common.TopicPartition
         deserializer = self._jvm.org.apache.kafka.common.serialization.StringDeserializer
         defaults = {"isolation.level": "read_committed", "enable.auto.commit": "false"}
         properties = client_properties(self._jvm, self._settings, defaults)
         consumer = self._clients.consumer.KafkaConsumer(properties, deserializer(), deserializer())
         try:
-            assigned = {number: partition(topic, number) for number in positions}
+            assigned = {number: self._partition(topic, number) for number in positions}
             consumer.assign(list(assigned.values()))
             for number, offset in positions.items():
                 consumer.seek(assigned[number], offset)
@@ -258,8 +256,9 @@ class KafkaAdmin:
 
     def _partitions(self, names: Collection[str]) -> dict[str, Any]:
         futures = self._call(lambda: self._admin.describeTopics(list(names)).allTopicNames().get())
-        partition = self._jvm.org.apache.kafka.common.TopicPartition
-        return {name: [partition(name, each.partition()) for each in futures[name].partitions()] for name in names}
+        return {
+            name: [self._partition(name, each.partition()) for each in futures[name].partitions()] for name in names
+        }
 
     def _offsets(self, partitions: Mapping[str, Any], spec: Any, isolation: str = "READ_UNCOMMITTED") -> Offsets:
         request = {each: spec for parts in partitions.values() for each in parts}

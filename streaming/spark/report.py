@@ -99,7 +99,7 @@ class Report:
         if self._follow is not None:
             self._follow(BatchReport.of(progress, total, keys))
         if progress["numInputRows"]:
-            _write(progress, total)
+            _write(progress, by_kind(total))
         if failures:
             topic, partition, offset, position, message = failures[0]
             number = total[f"{OutputKind.DEAD_LETTER}:{Reason.NOT_APPLICABLE}"]
@@ -111,18 +111,18 @@ class Report:
 
 
 def _write(progress: dict[str, Any], total: Counter[str]) -> None:
-    total = by_kind(total)
+    milliseconds = progress["durationMs"].get("triggerExecution", 0)
     log.log(
         logging.INFO if total else logging.DEBUG,
         "micro-batch %d: %d records in %d ms: %s",
         progress["batchId"],
         progress["numInputRows"],
-        progress["durationMs"].get("triggerExecution", 0),
+        milliseconds,
         ", ".join(f"{count} {name}" for name, count in sorted(total.items())) or "no change",
         extra={
             "micro_batch": progress["batchId"],
             "records": progress["numInputRows"],
-            "milliseconds": progress["durationMs"].get("triggerExecution", 0),
+            "milliseconds": milliseconds,
             "counts": dict(total),
         },
     )

@@ -131,10 +131,7 @@ _BASE = {
     "spark.redaction.regex": SECRET_NAMES,
 }
 
-_LOOPBACK = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-}
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 _LOCAL = {
     **_LOOPBACK,
@@ -163,7 +160,6 @@ _AUTHENTICATED = {
     "spark.network.crypto.enabled": "true",
 }
 """Further options if Spark makes and spreads the secret by itself. A standalone cluster needs it on each machine."""
-
 
 _LOCAL_FILES = {
     # Without Hadoop's native library a local file system starts a process, `chmod`, for each file and its checksum:
@@ -290,9 +286,8 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
     if not is_submitted():
         prepare(local=_is_local(settings))
     if _is_on_this_machine(settings):
-        os.environ.setdefault(
-            "SPARK_LOCAL_IP", "127.0.0.1"
-        )  # for parts without a separate option, such as the web interface
+        # For parts without a separate option, such as the web interface.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) and not is_submitted() else []
     builder = SparkSession.builder
     configured = {} if _is_local(settings) else _configured()
