@@ -37,6 +37,11 @@ LIMIT_SECONDS: Final = 22
 
 _GONE_SECONDS: Final = 5
 
+LOOK_SECONDS = 5
+"""Time between two checks of the topics."""
+
+_POLL_SECONDS = 0.2
+
 
 class Ending:
     """Limit for the end of a job.
@@ -81,10 +86,6 @@ def limited(stop: threading.Event, seconds: float = LIMIT_SECONDS) -> Iterator[E
             raise
     finally:
         is_over.set()
-
-
-LOOK_SECONDS = 5
-"""Time between two checks of the topics."""
 
 
 class TopicWatch:
@@ -153,9 +154,6 @@ class TopicWatch:
                 f"the topic {clock.name} was deleted, or created anew, while the job ran. Start the job again: "
                 "it makes the topic anew, and nothing is lost."
             )
-
-
-_POLL_SECONDS = 0.2
 
 
 class Stop(Protocol):

@@ -37,6 +37,16 @@ _REMIND = "remind"
 _TIME = "message.timestamp.type"
 _BROKERS_TIME = "LogAppendTime"
 
+MARGIN_MS = 1_000
+"""Time in milliseconds by which ticks stay behind the broker's clock.
+
+It covers records that a broker is just accepting, and brokers whose clocks differ a little.
+"""
+
+_POLL_SECONDS = 0.1
+_COMPLAINT_SECONDS = 60
+"""Time in seconds after which a clock that waits for the job logs this."""
+
 
 def prepare(
     spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: NotedTopic | None, progress: QueryProgress
@@ -105,17 +115,6 @@ def _set_brokers_time(settings: Settings, admin: KafkaAdmin) -> None:
             _BROKERS_TIME,
             error,
         )
-
-
-MARGIN_MS = 1_000
-"""Time in milliseconds by which ticks stay behind the broker's clock.
-
-It covers records that a broker is just accepting, and brokers whose clocks differ a little.
-"""
-
-_POLL_SECONDS = 0.1
-_COMPLAINT_SECONDS = 60
-"""Time in seconds after which a clock that waits for the job logs this."""
 
 
 class BrokerTime:

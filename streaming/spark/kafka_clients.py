@@ -16,6 +16,12 @@ from streaming.records.writing import KafkaRecord
 _PROVIDERS = "config.providers"
 """Prefix of options that Java's clients accept and do not list."""
 
+_TIMEOUTS = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
+"""Longest waits for a broker, in milliseconds; with Kafka's defaults a stopping job would wait two minutes."""
+
+_RECORDS_AT_ONCE = 1_000
+"""Number of records in flight."""
+
 
 def check_options(spark: SparkSession, settings: Settings) -> None:
     """Check that Kafka's Java clients accept all options of the file.
@@ -47,13 +53,6 @@ def client_properties(jvm: Any, settings: Settings, defaults: Mapping[str, int |
 
 def _client_options(settings: Settings) -> dict[str, str]:
     return {"bootstrap.servers": settings.bootstrap_servers, **options.java_options(settings)}
-
-
-_TIMEOUTS = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
-"""Longest waits for a broker, in milliseconds; with Kafka's defaults a stopping job would wait two minutes."""
-
-_RECORDS_AT_ONCE = 1_000
-"""Number of records in flight."""
 
 
 def root_cause(error: Py4JJavaError) -> str:

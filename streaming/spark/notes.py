@@ -27,6 +27,29 @@ T = TypeVar("T")
 
 _RESTORE: Final = "Restore the file from a copy of the checkpoint, or delete it while the job is stopped: the job then"
 
+PLANNED: Final = "planned.json"
+"""File of the checkpoint with the settings with which a micro-batch was planned."""
+
+_RESTORE_PLANNED = (
+    "Restore it from a copy of the checkpoint, or delete it while the job is stopped, if the settings are those of the "
+    "last start."
+)
+
+DECIDING: Final = (
+    "max_value_bytes",
+    "max_requests",
+    "max_entries",
+    "max_name_bytes",
+    "client_timeout_ms",
+    "cap_requests",
+)
+"""Settings that decide results, and may differ from start to start."""
+
+_SECRET_BYTES = 32
+
+REBUILD: Final = "rebuild.json"
+"""File of a checkpoint that was made or replaced by a rebuild."""
+
 
 def read_note(files: CheckpointFiles, location: str, name: str, parse: Callable[[bytes], T], remedy: str) -> T | None:
     """Return the parsed note of the checkpoint at a location; None if it has none.
@@ -59,25 +82,6 @@ def note_limits(spark: SparkSession, settings: Settings, adopted: Offsets | None
     since = {} if not known else checkpoint.progress(spark, settings).read or adopted or {}
     former = [each for each in known if each.since != since]  # under these, no record was read
     files.write(LIMITS, dump([*former, limits._replace(since=since)]))
-
-
-PLANNED: Final = "planned.json"
-"""File of the checkpoint with the settings with which a micro-batch was planned."""
-
-_RESTORE_PLANNED = (
-    "Restore it from a copy of the checkpoint, or delete it while the job is stopped, if the settings are those of the "
-    "last start."
-)
-
-DECIDING: Final = (
-    "max_value_bytes",
-    "max_requests",
-    "max_entries",
-    "max_name_bytes",
-    "client_timeout_ms",
-    "cap_requests",
-)
-"""Settings that decide results, and may differ from start to start."""
 
 
 class Terms(NamedTuple):
@@ -130,9 +134,6 @@ def _deciding(content: bytes) -> dict[str, Any]:
     return {name: found[name] for name in DECIDING}
 
 
-_SECRET_BYTES = 32
-
-
 def signer(spark: SparkSession, settings: Settings, admin: KafkaAdmin) -> Signer:
     """Return the signer of a checkpoint, and create it if there is none.
 
@@ -165,10 +166,6 @@ def write_signer(files: CheckpointFiles, checkpoint: str, content: bytes) -> Non
         files.write(SIGNATURE, content)
     else:
         write_private(folder / SIGNATURE, content)
-
-
-REBUILD: Final = "rebuild.json"
-"""File of a checkpoint that was made or replaced by a rebuild."""
 
 
 class Stage(StrEnum):

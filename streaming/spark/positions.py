@@ -17,6 +17,9 @@ from streaming.spark.kafka_clients import root_cause
 _EARLIEST = -2
 """Offset that denotes the beginning of a partition in Spark's options."""
 
+_END = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)=ListOffsetsResultInfo\(offset=(\d+)")
+"""Partition and offset in Java's text of an answer: asking for the fields one by one takes a call each."""
+
 
 def committed(query: StreamingQuery) -> Offsets:
     """Return the positions of committed micro-batches in the inputs; empty before the first micro-batch."""
@@ -66,10 +69,6 @@ def beginning(admin: KafkaAdmin, settings: Settings, adopted: Offsets | None = N
     events = {topic: dict.fromkeys(offsets, _EARLIEST) for topic, offsets in found.items()}
     fresh = {**events, settings.clock: found[settings.clock]}
     return dump({topic: {**offsets, **(adopted or {}).get(topic, {})} for topic, offsets in fresh.items()})
-
-
-_END = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)=ListOffsetsResultInfo\(offset=(\d+)")
-"""Partition and offset in Java's text of an answer: asking for the fields one by one takes a call each."""
 
 
 class InputEnds:

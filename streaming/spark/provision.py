@@ -25,6 +25,11 @@ from streaming.spark.lease import Lease
 
 log = logging.getLogger("reexpand")
 
+REFUSED = "AuthorizationException"
+"""Suffix of the names of Java's exceptions for forbidden requests."""
+
+_TRANSACTIONS_REFUSED = f"TransactionalId{REFUSED}"
+
 
 def provide(
     spark: SparkSession,
@@ -101,12 +106,6 @@ def _check_new(
     if not settings.accept_loss:
         compacted = [name for name, values in configurations.items() if "compact" in values["cleanup.policy"]]
         facts.check_complete(settings, beginnings, compacted)
-
-
-REFUSED = "AuthorizationException"
-"""Suffix of the names of Java's exceptions for forbidden requests."""
-
-_TRANSACTIONS_REFUSED = f"TransactionalId{REFUSED}"
 
 
 def lacking(admin: KafkaAdmin, settings: Settings, group: str) -> list[Grant]:

@@ -31,6 +31,9 @@ log = logging.getLogger("reexpand")
 _RUNS = itertools.count()
 """Numbers of the queries of this process."""
 
+_TICK_INTERVAL_MS = 1_000
+"""Longest time between ticks: they end the same clients and topics at any rate, and a rebuild waits for a tick."""
+
 
 class Start(NamedTuple):
     """Parts of a job that is about to begin.
@@ -141,10 +144,6 @@ def keep_going(start: Start, running: Running, follow: Callable[[Running], bool]
                 raise start.lease.taken_over() from None
             quarantine.leave_out(start.spark, start.settings, start.admin, start.agreed, error)
         running = _query(start)
-
-
-_TICK_INTERVAL_MS = 1_000
-"""Longest time between ticks: they end the same clients and topics at any rate, and a rebuild waits for a tick."""
 
 
 class InputProgress(NamedTuple):

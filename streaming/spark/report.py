@@ -16,6 +16,17 @@ from streaming.worker.rows import FACTS, KeyFacts, OutputKind
 
 log = logging.getLogger("reexpand")
 
+_LITERAL = (
+    "clients of the group %r ask for patterns on %r, as %r, but the group is literal, so its entries are names. "
+    "If patterns are meant: `reexpand send group --wildcard --parent=%s -- %s`"
+)
+_NOT_APPLIED = (
+    "%d entries are not applied and have become dead letters; the first one is in %s, partition %d, offset %d, at "
+    "position %d of its record: %s"
+)
+_MAX_WARNED = 1_000
+"""Number of groups that are warned of, each once."""
+
 
 def add_up(progress: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
     """Add up the counts in Spark's progress of a micro-batch, and return them with the facts of the keys.
@@ -47,18 +58,6 @@ def _taken(counts: Counter[str], start: str) -> list[Any]:
     for kind in kinds:
         del counts[kind]
     return [orjson.loads(kind.removeprefix(start)) for kind in kinds]
-
-
-_LITERAL = (
-    "clients of the group %r ask for patterns on %r, as %r, but the group is literal, so its entries are names. "
-    "If patterns are meant: `reexpand send group --wildcard --parent=%s -- %s`"
-)
-_NOT_APPLIED = (
-    "%d entries are not applied and have become dead letters; the first one is in %s, partition %d, offset %d, at "
-    "position %d of its record: %s"
-)
-_MAX_WARNED = 1_000
-"""Number of groups that are warned of, each once."""
 
 
 class Report:

@@ -48,6 +48,15 @@ READY = "ready: reading %s from %s"
 _END_SECONDS = 2
 """Time in seconds from the first failed call to a JVM that ends until its process has ended."""
 
+STANDING_BY = "standing by: %s"
+"""Log line of a driver that is warm and waits; scripts may wait for it."""
+
+_WARM_RECORDS = 20
+"""Largest number of records of each input partition with which a driver warms up."""
+
+_WARM_SECONDS = 60
+"""Longest time in seconds of the warm-up; the rest costs time later."""
+
 
 def run(
     settings: Settings,
@@ -223,16 +232,6 @@ def set_on_signal(stop: threading.Event) -> None:
     """Let SIGTERM and SIGINT set an event."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-
-
-STANDING_BY = "standing by: %s"
-"""Log line of a driver that is warm and waits; scripts may wait for it."""
-
-_WARM_RECORDS = 20
-"""Largest number of records of each input partition with which a driver warms up."""
-
-_WARM_SECONDS = 60
-"""Longest time in seconds of the warm-up; the rest costs time later."""
 
 
 def acquire_when_free(

@@ -28,6 +28,9 @@ ENOUGH_RECORDS: Final = 200
 GRACE_MS: Final = 60_000
 """Time in milliseconds after the start without waits: Java compiles what is hot, and records may wait."""
 
+_SINK = "reexpand.FencedKafka"
+"""Java class of the sink."""
+
 
 def trigger_ms(settings: Settings) -> int:
     """Return the trigger interval in milliseconds: 1 for none, the minimum at which Spark asks a clock to wait."""
@@ -59,10 +62,6 @@ def _java_pace() -> Any:
 def _execution(query: StreamingQuery) -> Any:
     java: Any = query
     return java._jsq.streamingQuery()  # noqa: SLF001 - Spark has no public way
-
-
-_SINK = "reexpand.FencedKafka"
-"""Java class of the sink."""
 
 
 def topics(settings: Settings, *, silent: bool = False, answers: bool = True) -> dict[str, str | None]:
