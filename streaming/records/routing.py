@@ -1,7 +1,7 @@
 """Routing of topics, subscription entries and groups to the keys of the job.
 
 The shard of a topic is the CRC-32 of its first `route_depth` segments, modulo the parent's number of shards; depth 0
-hashes the whole name. `streaming.spark.job` computes the same in the JVM. A subscription request reaches every shard
+hashes the whole name. `streaming.spark.route` computes the same in the JVM. A subscription request reaches every shard
 of its parent, because its version, and its replacement of the former set, concern all of them. Each shard keeps only
 the entries that can match one of its topics. Groups, clients and alarms are spread over the coordinator's keys.
 """
@@ -91,7 +91,7 @@ The payload of such a row is the size of the value in bytes, a line feed, and th
 
 
 def bucket_of(name: str) -> int:
-    """Return the bucket of a group and its clients, or of a parent's alarms, as `streaming.spark.job` computes it."""
+    """Return the bucket of a group and its clients, or of a parent's alarms, as `streaming.spark.route` computes it."""
     return zlib.crc32(name.encode()) % BUCKETS
 
 

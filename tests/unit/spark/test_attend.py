@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streaming.errors import EntriesLethal, JobError, TakenOver, TopicReplaced
 from streaming.spark import attend, quarantine, sinks
 
 
@@ -53,6 +54,45 @@ def test_a_micro_batch_that_does_not_end_is_interrupted(monkeypatch: pytest.Monk
     clock: Any = Clock()
     attend.attend(query, stop, attend.Beside(nothing, nothing, clock, nothing))
     assert query.steps == ["end", "wait", "OFF", "interrupt"]
+
+
+@pytest.mark.parametrize("raised", [TakenOver("by another driver"), TopicReplaced("t"), EntriesLethal([])])
+def test_a_query_that_must_not_go_on_is_interrupted_at_once(monkeypatch: pytest.MonkeyPatch, raised: JobError) -> None:
+    """Spark's log is back for a query that starts again."""
+
+    class Beside:
+        """The report, the lease, the clock, the watch and the failures of tasks, one of which has the reason."""
+
+        has_failed = False
+
+        def write(self) -> None:
+            """Nothing."""
+
+        def successor(self) -> bool:
+            """Another driver."""
+            return isinstance(raised, TakenOver)
+
+        def taken_over(self) -> JobError:
+            """The reason of the lease."""
+            return raised
+
+        def found(self) -> JobError | None:
+            """The reason of a task."""
+            return raised if isinstance(raised, EntriesLethal) else None
+
+        def look(self) -> None:
+            """The reason of the watch."""
+            if isinstance(raised, TopicReplaced):
+                raise raised
+
+    query, beside = Endless(), Beside()
+    monkeypatch.setattr(attend, "_set_level", lambda _, level: query.steps.append(level))
+    monkeypatch.setattr(quarantine, "FailureWatch", lambda _: beside)
+    as_any: Any = beside
+    running: Any = query
+    with pytest.raises(type(raised)):
+        attend.attend(running, threading.Event(), attend.Beside(as_any, as_any, as_any, as_any))
+    assert query.steps == ["OFF", "interrupt", *(["ERROR"] if isinstance(raised, EntriesLethal) else [])]
 
 
 def test_the_end_of_a_job_is_limited() -> None:
