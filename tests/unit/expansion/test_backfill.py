@@ -79,6 +79,13 @@ def test_it_goes_on_with_each_batch_in_order_of_creation(story: Story) -> None:
     assert story.then(wake(0)) == set()
 
 
+def test_a_backfill_completes_when_few_topics_are_left(story: Story) -> None:
+    """Fewer than a step, by a release with larger steps."""
+    story.tuning = Tuning()
+    assert story.then(deleted("a")) == {removed("a", "*"), *map(subscribed, "cde")}
+    assert story.state.backfills == {}
+
+
 def test_all_updates_name_the_request(story: Story) -> None:
     sources = [update.source for _ in range(2) if story.then(wake(0)) for update in story.expansion.updates]
     assert [source[:3] for source in sources] == [("subscriptions", 0, 7)] * 3
