@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
@@ -12,6 +12,9 @@ from streaming.errors import NotWritten
 from streaming.kafka import options
 from streaming.kafka.permissions import missing, writable
 from streaming.records.writing import KafkaRecord
+
+JAVA_ERRORS: Final = (Py4JError, OSError)
+"""Exceptions of a call into the JVM; if the JVM has ended, Py4J passes on the refused connection."""
 
 _PROVIDERS = "config.providers"
 """Prefix of options that Java's clients accept and do not list."""

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import orjson
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, KafkaUnavailable, TakenOver
 from streaming.kafka.permissions import LEASE_SECONDS, own_group
-from streaming.spark.kafka_clients import client_properties, root_cause
+from streaming.spark.kafka_clients import JAVA_ERRORS, client_properties, root_cause
 
 log = logging.getLogger("reexpand")
 
@@ -175,7 +175,7 @@ class Lease:
         try:
             if self._mine is not None and self._successor is None:
                 self._beat(self._mine.as_released())
-        except Py4JError:  # the next driver waits for LEASE_SECONDS
+        except JAVA_ERRORS:  # the next driver waits for LEASE_SECONDS
             log.debug("the lease could not be released")
         for client in (self._producer, self._admin):
             self._close(client)
@@ -250,7 +250,7 @@ class Lease:
         """Read the lease from the broker, and return the driver that has taken it over."""
         try:
             self._check(self._look())
-        except Py4JError:
+        except JAVA_ERRORS:
             log.debug("the lease could not be looked at")
         return self._successor
 
@@ -338,7 +338,7 @@ class Lease:
 
     def _close(self, client: Any) -> None:
         if client is not None:
-            with suppress(Py4JError):  # the JVM may have ended
+            with suppress(*JAVA_ERRORS):  # the JVM may have ended
                 client.close(self._jvm.java.time.Duration.ofMillis(_CLOSE_MS))
 
     def _beat(self, holder: Holder) -> None:
@@ -383,6 +383,6 @@ class Lease:
                 if self._mine is not None and not self.successor():
                     self._beat(self._mine)
                 well = True
-            except Py4JError as error:
+            except JAVA_ERRORS as error:
                 log.debug("a beat of the lease failed: %s", error)
                 well = False

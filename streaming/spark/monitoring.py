@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import pyspark
-from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 from starlette.routing import BaseRoute
 
@@ -21,6 +20,7 @@ from streaming.monitor.server import HttpServer, routes
 from streaming.spark import positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.kafka_clients import JAVA_ERRORS
 from streaming.spark.positions import CommittedPositions, InputEnds
 from streaming.storage.folder import SIZES
 
@@ -168,14 +168,14 @@ class QueryMonitor:
         try:
             self._files.write(SIZES, self._metrics.shards.dump())
             self._noted = self._last_batch
-        except (Py4JError, CheckpointUnusable) as error:  # the next driver learns them as it visits the shards
+        except (*JAVA_ERRORS, CheckpointUnusable) as error:  # the next driver learns them as it visits the shards
             log.debug("the sizes of the shards could not be noted: %s", error)
 
     def _load_sizes(self) -> None:
         try:
             if self._files.exists(SIZES):
                 self._metrics.shards.load(self._files.read(SIZES))
-        except (OSError, ValueError, Py4JError, CheckpointUnusable) as error:
+        except (*JAVA_ERRORS, ValueError, CheckpointUnusable) as error:
             log.debug("the noted sizes of the shards could not be read: %s", error)
 
     def _take_ends(self, now: float) -> None:

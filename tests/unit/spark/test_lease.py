@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import MagicMock, patch
 
 import pytest
+from py4j.protocol import Py4JError
 
-from streaming.spark.lease import Holder
+from streaming.config import load
+from streaming.spark.lease import Holder, Lease
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -53,3 +56,22 @@ def test_nothing_is_known_of_a_process_elsewhere(number: int) -> None:
 
 def test_nothing_is_known_where_processes_cannot_be_looked_at() -> None:
     assert not replace(Holder.of_this_process(1), process="").has_ended()
+
+
+@pytest.mark.parametrize("error", [Py4JError("no answer"), ConnectionRefusedError()], ids=["while", "after"])
+def test_a_lease_bears_the_end_of_the_jvm(error: Exception) -> None:
+    """While a call is under way, and before a call."""
+    spark = MagicMock()
+    lease = Lease(spark, load({"bootstrap_servers": "b:1", "checkpoint": "/c"}), "id")
+    clients = spark._jvm.org.apache.kafka.clients
+    clients.admin.Admin.create.return_value.listConsumerGroupOffsets.side_effect = error
+    clients.producer.KafkaProducer.side_effect = error
+    lease._stop = MagicMock()
+    lease._stop.wait.side_effect = [False, False, True]
+    lease._mine = Holder.of_this_process(7)
+    with patch.object(lease, "_producer") as producer:
+        producer.beginTransaction.side_effect = error
+        lease._keep()
+        assert lease._stop.wait.call_count == 3
+        assert lease.find_successor() is None
+        lease.__exit__()
