@@ -89,8 +89,7 @@ class _Cap:
         before, after = batch.view.quota_shares(key)
         if before is None and after is None:
             return own
-        is_counted = self._is_counted(key, own, before)
-        if is_counted:  # its topics can be counted by its updates
+        if self._is_counted(key, own, before):  # its topics can be counted by its updates
             held = state.held(key)
             adds = [update for update in own if update.op is Op.ADD]
             now = delta.held[key] = held + 2 * len(adds) - len(own) + self._bulk.growth(key)
@@ -109,9 +108,8 @@ class _Cap:
                     self._refused[update.source].append(key)
                 return ordered[:room]
         own = [*own, *self._bulk.spell_out(key)]
-        recount = _Recount(batch, self._announcer, key, own, (before, after), is_counted=is_counted)
-        if not is_counted:
-            delta.held[key] = recount.count
+        recount = _Recount(batch, self._announcer, key, own, (before, after))
+        delta.held[key] = recount.count
         for topic in delta.added:
             if recount.refuses(topic):
                 self._refused[batch.topics.source(topic)].append(key)
@@ -149,10 +147,9 @@ class _Recount:
     Args:
         own: its updates by other rules.
         shares: number of topics that it may hold before the micro-batch, and after it; None for any number.
-        is_counted: the number of its topics is known, so only those that it holds are found.
 
     Attributes:
-        count: number of topics that it may hold after the micro-batch by all rules but the quota, if all are found.
+        count: number of topics that it may hold after the micro-batch by all rules but the quota.
     """
 
     def __init__(
@@ -162,8 +159,6 @@ class _Recount:
         key: ClientKey,
         own: list[Update],
         shares: tuple[int | None, int | None],
-        *,
-        is_counted: bool,
     ) -> None:
         self._batch = batch
         self._announcer = announcer
@@ -184,8 +179,6 @@ class _Recount:
                 self._held[topic] = was
             if topic not in batch.delta.removed:
                 self._hold(topic, was, most[1])
-            if is_counted and len(self._held) >= most[0] and len(self._holds) >= most[1]:
-                break
         recreated = dict.fromkeys(batch.topics.recreated())
         for topic in batch.delta.added:
             if topic in self._changes or topic in recreated:
