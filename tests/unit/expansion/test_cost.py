@@ -253,12 +253,6 @@ def test_other_clients_groups_topics_and_deadlines_cost_nothing(name: str) -> No
     assert many <= few + FEW // 10, (few, many)
 
 
-def test_topics_beyond_a_quota_cost_nothing() -> None:
-    """A deleted topic is replaced by the next one, without a look at all others."""
-    few, many = (calls([bound(quota=4), replace("*"), *topics(count)], [deleted("t1")]) for count in (4 * FEW, 8 * FEW))
-    assert many <= few + FEW // 10, (few, many)
-
-
 STEPS: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
     "a client of an exclusive group": ([bound(exclusive=True, quota=-1), replace("*", client="d")], [replace("*")]),
     "a group that becomes exclusive": (
