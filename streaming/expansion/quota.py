@@ -10,17 +10,16 @@ next topic takes up free room at once.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from math import inf
 
 from streaming.expansion.bulk import BulkUpdates
 from streaming.expansion.compare import Announcer
 from streaming.expansion.micro_batch import MicroBatch
 from streaming.records.model import Reason, Source
-from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
+from streaming.records.subscribers import ClientKey, SubscriberKey
 from streaming.records.updates import Cause, Op, Problem, Update
 from streaming.state.client import NOTHING
+from streaming.state.holdings import within
 from streaming.state.interests import MQTT
-from streaming.state.rows import ClientRows
 
 _SHOWN_CLIENTS = 5
 """Number of clients that a dead letter names."""
@@ -107,9 +106,8 @@ class _Cap:
                 for update in ordered[room:]:
                     self._refused[update.source].append(key)
                 return ordered[:room]
-        own = [*own, *self._bulk.spell_out(key)]
-        recount = _Recount(batch, self._announcer, key, own, (before, after))
-        delta.held[key] = recount.count
+        recount = _Recount(batch, self._announcer, key, [*own, *self._bulk.spell_out(key)], (before, after))
+        delta.held[key] = len(recount.after)
         for topic in delta.added:
             if recount.refuses(topic):
                 self._refused[batch.topics.source(topic)].append(key)
@@ -149,7 +147,8 @@ class _Recount:
         shares: number of topics that it may hold before the micro-batch, and after it; None for any number.
 
     Attributes:
-        count: number of topics that it may hold after the micro-batch by all rules but the quota.
+        before: its rows by topic before the micro-batch by all rules but the quota, in order of creation.
+        after: the same after it.
     """
 
     def __init__(
@@ -164,49 +163,30 @@ class _Recount:
         self._announcer = announcer
         self._key = key
         self._own = {(update.op, update.subscriber, update.lite_topic): update for update in own}
+        self.before = batch.state.rows(key)
+        rows = {topic: dict(matches) for topic, matches in self.before.items()}
+        for update in own:
+            if update.op is Op.ADD:
+                rows.setdefault(update.lite_topic, {})[update.subscriber] = list(update.patterns)
+            else:
+                rows[update.lite_topic].pop(update.subscriber, None)
         self._wanted = batch.state.new_interests()
         self._wanted.add(key, batch.view.interest(key))
-        self._changes: dict[str, list[Update]] = defaultdict(list)
-        for update in own:
-            self._changes[update.lite_topic].append(update)
-        self._held: dict[str, Matches] = {}
-        self._holds: dict[str, Matches] = {}
-        self.count = 0
-        most = tuple(inf if share is None else share for share in shares)
-        rows = ClientRows(batch.state, key)
-        for topic, was in rows.of_oldest(self._changes):
-            if was and len(self._held) < most[0]:
-                self._held[topic] = was
-            if topic not in batch.delta.removed:
-                self._hold(topic, was, most[1])
-        recreated = dict.fromkeys(batch.topics.recreated())
-        for topic in batch.delta.added:
-            if topic in self._changes or topic in recreated:
-                self._hold(topic, rows.of(topic) if topic in recreated else {}, most[1])
-
-    def _hold(self, topic: str, was: Matches, most: float) -> None:
-        """Note the rows of a topic after the micro-batch, if the client may hold it."""
-        now = dict(was)
-        for update in self._changes.get(topic, ()):
-            if update.op is Op.ADD:
-                now[update.subscriber] = list(update.patterns)
-            else:
-                now.pop(update.subscriber, None)
-        self.count += bool(now)
-        if now and len(self._holds) < most:
-            self._holds[topic] = now
+        stay = (topic for topic in batch.state.topics if topic not in batch.delta.removed)
+        self.after = {topic: rows[topic] for topic in (*stay, *batch.delta.added) if rows.get(topic)}
+        self._held, self._holds = within(self.before, shares[0]), within(self.after, shares[1])
 
     def refuses(self, topic: str) -> bool:
         """Return True if the quota keeps a new topic from the client."""
-        is_gained = any(update.op is Op.ADD for update in self._changes.get(topic, ()))
-        return is_gained and topic not in self._holds and topic not in self._held
+        return topic in self.after and topic not in self._holds and topic not in self._held
 
     def updates(self) -> list[Update]:
         """Return the updates that take the client from the topics that it held to those that it holds."""
         held, holds = self._held, self._holds
         found: list[Update] = []
         for topic in {**held, **holds}:
-            was, now = held.get(topic, {}), holds.get(topic, {})
+            was = self.before[topic] if topic in held else {}
+            now = self.after[topic] if topic in holds else {}
             found += [self._update(Op.REMOVE, row, topic, was[row]) for row in was if row not in now]
             fresh = [row for row in now if row not in was]
             texts = self._wanted.match(topic) if fresh else {}

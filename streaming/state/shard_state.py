@@ -22,7 +22,6 @@ from streaming.state.indexes import (
 from streaming.state.interests import Interests
 from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
 from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive
-from streaming.state.rows import ClientRows
 from streaming.storage.store import Packed, overlay
 from streaming.tuning import DEFAULT_TUNING, Tuning
 
@@ -272,18 +271,28 @@ class ShardState(ShardGroups):
         """Return the topics that a backfill has still to go through, in order of creation."""
         return self._remaining.of(key, self.backfills[key], self.topics)
 
+    def rows(self, key: ClientKey) -> dict[str, Matches]:
+        """Return a client's part in `subscribers` of each topic that it receives, in order of creation."""
+        found = dict(self.rows_unordered(key))
+        return {topic: found[topic] for topic in self.topics if topic in found}
+
     def rows_unordered(self, key: ClientKey) -> Iterator[tuple[str, Matches]]:
-        """Yield a client's part in `subscribers` of each topic that it receives, in any order."""
-        rows = ClientRows(self, key)
-        return ((topic, own) for topic in self.asked(key) if (own := rows.of(topic)))
+        """Yield `rows` in any order, without visiting other topics."""
+        policy, alone = self.restrictive_policies.get(key.group), None
+        if (policy is None or not policy.exclusive) and not self.backfills_of(key.group):  # no other client matters
+            alone = self.new_interests()
+            alone.add(key, self.interest(key))
+        for topic in self.asked(key):
+            found = self.subscribers(topic) if alone is None else apply_policies(
+                alone.match(topic), topic, self.topics[topic], (alone,), self.restrictive_policies
+            )  # fmt: skip
+            if own := {row: patterns for row, patterns in found.items() if row.client == key}:
+                yield topic, own
 
     def asked(self, key: ClientKey) -> dict[str, None]:
         """Return the stored topics that match a client's interest, or a former one while a backfill is under way."""
-        return dict.fromkeys(chain.from_iterable(map(self.topics_of, self.wanted(key))))
-
-    def wanted(self, key: ClientKey) -> list[Interest]:
-        """Return the interest of a client, and the former ones in force for topics that a backfill has not reached."""
-        return [self.interest(key), *(former_interest(self, key, [e]) for e in self.backfills_of(key.group).values())]
+        formers = (former_interest(self, key, [each]) for each in self.backfills_of(key.group).values())
+        return dict.fromkeys(chain.from_iterable(map(self.topics_of, (self.interest(key), *formers))))
 
     def held(self, key: ClientKey) -> int:
         """Return the number of stored topics that a client may hold by all rules but its quota."""
@@ -328,7 +337,7 @@ class ShardState(ShardGroups):
             self._follow_policies({**delta.groups, **delta.selectors})
         self._forget_shares(delta)
         if self._held is not None:
-            self._held.update(delta.held)
+            self._held.update({**dict.fromkeys(delta.clients), **delta.held})
             for key, each in delta.backfills.items():
                 former = pinned(key.group, filter(None, (each, backfills.get(key))))
                 self._held.update(dict.fromkeys((*self.clients_of(key.group), *former)))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from streaming.records.columns import Event
 from streaming.records.model import DEFAULT_QUOTA, Action, GroupEvent, Place, Reason
 from streaming.records.routing import Routing
+from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause
 from streaming.state import Shard
 from tests.support.builders import (
@@ -640,6 +641,15 @@ def test_of_several_events_that_free_room_the_first_is_the_source() -> None:
     story.then(replace("a", "b", client="d"), replace("a", client="e"))
     sources = {update.lite_topic: update.source.offset for update in story.expansion.updates if update.op == "ADD"}
     assert sources == {"a": 8, "b": 7, "x": 7, "y": 7}
+
+
+def test_a_client_that_leaves_without_a_quota_is_counted_again() -> None:
+    """Topics are counted in all micro-batches, because those of the other group may exceed its quota."""
+    story, key = Story(bound("h", quota=0), bound(quota=9), *map(created, "ab"), replace("a", "b")), ClientKey("g", "c")
+    assert story.state.held(key) == 2
+    for event in bound(quota=-1), leave(), bound(quota=9), replace("a"):
+        story.then(event)
+    assert story.state.held(key) == len(story.held()) == 1
 
 
 steps = st.one_of(
