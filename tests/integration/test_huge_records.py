@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +15,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from streaming.kafka.options import read_options
 from streaming.oracle import Effective
 from streaming.records.model import Reason, Stream
 from streaming.spark import job, positions
@@ -125,6 +128,41 @@ def test_the_bounded_source_reads_with_a_password_and_the_least_permissions(
     streams = Streams(guarded.scram, guarded.streams.checkpoint, guarded.streams.prefix)
     streams.settings = streams.settings.model_copy(update={"kafka_options": options})
     assert len(read(spark, streams, 10, bounded=True)) == 1
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_the_source_reads_with_a_delegation_token(
+    spark: SparkSession, guarded: GuardedStreams, tmp_path: Path, *, bounded: bool
+) -> None:
+    """Also where it looks at the sizes of values to plan, which it does for more than 250 records."""
+    producer = guarded.administrator()
+    for _ in range(300):
+        producer.produce(guarded.streams.settings.topic_events, topic_json())
+    assert producer.flush(60) == 0
+    login, options = read_options(guarded.user("job")), tmp_path / "without-login.properties"
+    options.write_text("\n".join(f"{key}={value}" for key, value in login.items() if key.startswith("ssl.truststore")))
+    streams = Streams(guarded.scram, guarded.streams.checkpoint, guarded.streams.prefix)
+    streams.settings = streams.settings.model_copy(update={"kafka_options": options})
+    with spark_token(spark, guarded.scram, login):
+        assert len(read(spark, streams, 1_000, bounded=bounded)) == 300
+
+
+@contextmanager
+def spark_token(spark: SparkSession, address: str, login: dict[str, str]) -> Iterator[None]:
+    """Let Spark use a token of a broker for a while, as its token provider does."""
+    jvm: Any = spark._jvm
+    text, service = jvm.org.apache.hadoop.io.Text, "kafka.server.delegation.token.tested"
+    admin = jvm.org.apache.kafka.clients.admin.Admin.create({"bootstrap.servers": address, **login})
+    token = admin.createDelegationToken().delegationToken().get()
+    admin.close()
+    names = token.tokenInfo().tokenId().encode(), token.hmacAsBase64String().encode()
+    kept = jvm.org.apache.hadoop.security.token.Token(*names, text("KAFKA_DELEGATION_TOKEN"), text(service))
+    jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addToken(text(service), kept)
+    conf, cluster = jvm.org.apache.spark.SparkEnv.get().conf(), "spark.kafka.clusters.tested."
+    conf.set(f"{cluster}auth.bootstrap.servers", address)
+    conf.set(f"{cluster}target.bootstrap.servers.regex", address)
+    yield
+    conf.set(f"{cluster}target.bootstrap.servers.regex", "none")
 
 
 @pytest.mark.long

@@ -147,6 +147,7 @@ def secured(folder: Path) -> Iterator[SecuredBroker]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "false",
         "super.users": "User:ANONYMOUS",
+        "delegation.token.secret.key": "of the broker",
     }
     with Broker(folder / "kafka", settings=settings) as broker:
         yield SecuredBroker(broker, folder, authority, f"{HOST}:{scram}", f"{HOST}:{certificates}")

@@ -5,6 +5,7 @@ import java.io.UncheckedIOException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
+import org.apache.spark.kafka010.KafkaConfigUpdater;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -16,6 +17,7 @@ import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaSourceOffset;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** The driver's part: Spark's Kafka source plans, a budget of bytes may end partitions earlier. */
 final class BoundedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
@@ -71,11 +73,18 @@ final class BoundedStream implements MicroBatchStream, SupportsTriggerAvailableN
                 each.offsetRange().topicPartition(),
                 each.offsetRange().fromOffset(),
                 each.offsetRange().untilOffset(),
-                new HashMap(each.executorKafkaParams()),
+                consumerOptions(each.executorKafkaParams()),
                 bound,
                 beginning);
         }
         return bounded;
+    }
+
+    /** Adds Spark's delegation token for these brokers, if it has one, as Spark does for its own consumers. */
+    private static HashMap consumerOptions(Map options) {
+        scala.collection.immutable.Map given =
+            scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
+        return new HashMap(new KafkaConfigUpdater("source", given).setAuthenticationConfigIfNeeded().build());
     }
 
     public Offset initialOffset() {

@@ -12,9 +12,9 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * One task: the records of a state partition in a micro-batch.
  *
- * With delivery at least once there are no markers, so nothing below is skipped or refused. Exactly once: a repeated micro-batch has the same records, so it is skipped if its marker is written. Every driver leaves its
+ * A repeated micro-batch has the same records, so it is skipped if its marker is written. Every driver leaves its
  * generation in the marker of each partition, in its first micro-batch at the latest: a writer of a former driver that
- * wakes up later finds it there.
+ * wakes up later finds it there. With delivery at least once there are no markers, and every record is written.
  */
 final class FencedWriter implements DataWriter {
 
