@@ -1,6 +1,6 @@
 """State values as journals of changes: a small change costs a small write and a small read, however large the state.
 
-    header   "rx", format version
+    header   "rx", format version, its complement
     head     length (4 bytes), MessagePack of (compact bytes, parts, retired parts), digest (16 bytes);
              only the length, which is 0, while there are no parts
     segment  length of the body (4 bytes), body (MessagePack), digest (16 bytes)
@@ -25,17 +25,19 @@ import msgpack
 from streaming.errors import StateCorrupted, StateFormatUnknown
 from streaming.tuning import DEFAULT_TUNING, Tuning
 
-FORMAT = 6
+FORMAT = 7
 """Version of the format that is written."""
 
-READ_FORMATS = (3, 4, 5, FORMAT)
+READ_FORMATS = (3, 4, 5, 6, FORMAT)
 """Versions of the format that are read.
 
 Formats 3 and 4 lack the number of the last request, the versions of clients, and pending ends. Format 3 has less
-about last requests. Up to format 5, a row of an MQTT share has the name of the share alone in its key.
+about last requests. Up to format 5, a row of an MQTT share has the name of the share alone in its key. Up to format 6,
+the header lacks the complement of the version.
 """
 
-_HEADER = b"rx" + bytes([FORMAT])
+_FORMAT_WITH_COMPLEMENT = 7
+_HEADER = bytes([*b"rx", FORMAT, 255 - FORMAT])
 _DIGEST_BYTES = 16
 _LENGTH_BYTES = 4
 
@@ -116,14 +118,16 @@ class Journal:
         """
         if value is None:
             return cls(archive, batch, tuning=tuning)
-        start = len(_HEADER) + _LENGTH_BYTES
-        if value[:2] != _HEADER[:2] or len(value) <= start:
+        if value[:2] != _HEADER[:2] or len(value) <= len(_HEADER) + _LENGTH_BYTES:
             raise StateCorrupted(f"a state value lacks its header; {_WAY_OUT}")
         if value[2] not in READ_FORMATS:
             raise StateFormatUnknown(
                 f"a state value has format {value[2]}, this release reads {READ_FORMATS[0]} to {FORMAT}; "
                 "use the release that wrote it"
             )
+        start = _LENGTH_BYTES + (len(_HEADER) if value[2] >= _FORMAT_WITH_COMPLEMENT else len(_HEADER) - 1)
+        if value[2] >= _FORMAT_WITH_COMPLEMENT and value[3] != 255 - value[2]:
+            raise StateCorrupted(f"the header of a state value is damaged; {_WAY_OUT}")
         head = value[start : start + _length(value, start - _LENGTH_BYTES)]
         if not head:
             tail = value[start:]

@@ -148,7 +148,7 @@ def test_without_an_archive_all_stays_in_the_value() -> None:
         (
             b"rx\x63" + bytes(16),
             StateFormatUnknown,
-            "has format 99, this release reads 3 to 6; use the release that wrote it",
+            "has format 99, this release reads 3 to 7; use the release that wrote it",
         ),
     ],
 )
