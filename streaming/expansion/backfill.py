@@ -9,19 +9,21 @@ no backfill covers.
 A further wide change joins the backfills under way. It begins another one only if they do not cover enough topics.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice
 from math import inf
 
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
 from streaming.expansion.view import GroupMoment, of_policy, of_request
 from streaming.records.columns import SourceColumns
+from streaming.records.model import TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause, Op, UpdateColumns
 from streaming.state import Backfill
 from streaming.state.client import NOTHING, Interest
 from streaming.state.delta import Former, PolicyEvent
 from streaming.state.frames import former_interest, former_policy, pinned
+from streaming.state.indexes import TopicSpan
 from streaming.state.policy import GroupPolicy
 
 Covering = tuple[tuple[ClientKey, ...], tuple[ClientKey, ...]]
@@ -87,10 +89,11 @@ class GroupBackfills:
         """Return stored topics by the backfills that cover them before the micro-batch, and after it."""
         found: dict[Covering, list[str]] = {}
         current = next(iter(self.after), None)
+        remaining = {key: self._topics(key) for key in (*self.before, *self.after)}
         for topic in topics:
-            before = tuple(key for key in self.before if topic in self._topics(key))
+            before = tuple(key for key in self.before if topic in remaining[key])
             after = tuple(
-                key for key in self.after if topic in self._topics(key) and not (key == current and topic in self.done)
+                key for key in self.after if topic in remaining[key] and not (key == current and topic in self.done)
             )
             found.setdefault((before, after), []).append(topic)
         return found
@@ -141,7 +144,7 @@ class GroupBackfills:
             topics, done = self._topics(key), self.done if key == current else {}
             first = next((topic for topic in topics if topic not in removed and topic not in done), None)
             if first is not None:
-                last = next(topic for topic in reversed(topics) if topic not in removed)  # type: ignore[call-overload]
+                last = next(topic for topic in reversed(topics) if topic not in removed)
                 renewed = each._replace(first=first, last=last)
                 if renewed != self.before.get(key):
                     changes[key] = renewed
@@ -186,7 +189,7 @@ class GroupBackfills:
     def _of_event(self, event: PolicyEvent) -> GroupMoment:
         return GroupMoment(event.source, None if event.client_id is None else ClientKey(self.group, event.client_id))
 
-    def _topics(self, key: ClientKey) -> Collection[str]:
+    def _topics(self, key: ClientKey) -> dict[str, TopicMetadata] | TopicSpan:
         return self.batch.state.topics if key == self._begun else self.batch.state.remaining(key)
 
     def _has_quotas(self) -> bool:

@@ -1,23 +1,23 @@
 """Indexes and counts over the content of a shard, built when first needed and kept up to date."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible, Sequence
 from heapq import heappop, heappush
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Final, Protocol
 
 from matcher import TopicIndex, get_dialect
 from streaming.records.model import DEFAULT_QUOTA, NO_METADATA, TopicMetadata
 from streaming.records.subscribers import ClientKey, Matches
 from streaming.state.client import Client, Interest, is_absent
-from streaming.state.delta import Backfill, ShardDelta
+from streaming.state.delta import ShardDelta
 from streaming.state.group import Group
 from streaming.state.interests import Interests, pattern_of
 
 Topics = Mapping[str, TopicMetadata]
 
 _STALE_TIMES = 64
-"""Times that may be stale in a heap, besides as many as there are."""
+"""Times or topics that may be stale in an index, besides as many as there are."""
 
 
 class PatternTargets:
@@ -178,36 +178,59 @@ class Members:
                 self._groups.setdefault(key.group, {})[key] = None
 
 
-class RemainingTopics:
-    """Topics that backfills have still to go through."""
+class TopicSpan(Reversible[str], Container[str]):
+    """Stored topics from one to another one, in order of creation."""
+
+    def __init__(self, names: list[str], places: Mapping[str, int], first: int, last: int) -> None:
+        self._names = names
+        self._places = places
+        self._first = first
+        self._last = last
+
+    def __contains__(self, topic: object) -> bool:
+        place = self._places.get(topic)  # type: ignore[call-overload]
+        return place is not None and self._first <= place <= self._last
+
+    def __iter__(self) -> Iterator[str]:
+        return self._present(range(self._first, min(self._last + 1, len(self._names))))
+
+    def __reversed__(self) -> Iterator[str]:
+        return self._present(reversed(range(self._first, min(self._last + 1, len(self._names)))))
+
+    def _present(self, places: Iterable[int]) -> Iterator[str]:
+        names = self._names
+        return (names[place] for place in places if self._places.get(names[place]) == place)
+
+
+class CreationOrder:
+    """Places of stored topics in their order of creation, the same for any number of spans."""
 
     def __init__(self) -> None:
-        self._topics: dict[ClientKey, dict[str, None]] = {}
+        self._names: list[str] = []  # also those of deleted topics
+        self._places: dict[str, int] = {}
 
-    def of(self, key: ClientKey, backfill: Backfill, topics: Topics) -> dict[str, None]:
-        """Return the remaining topics of a backfill, in order of creation."""
-        known = self._topics.get(key)
-        if known is None:
-            known = self._topics[key] = {}
-            for topic in topics:
-                if known or topic == backfill.first:
-                    known[topic] = None
-                    if topic == backfill.last:
-                        break
-        return known
+    def __len__(self) -> int:
+        return len(self._names)
 
-    def apply(self, backfills: Mapping[ClientKey, Backfill | None], removed: Iterable[str]) -> None:
-        """Drop topics that are done or gone."""
-        for key, backfill in backfills.items():
-            if backfill is None:
-                self._topics.pop(key, None)
-            elif key in self._topics:
-                remaining, first = self._topics[key], backfill.first
-                for topic in list(takewhile(lambda topic, first=first: topic != first, remaining)):  # type: ignore[misc]
-                    del remaining[topic]
-        for remaining in self._topics.values():
-            for topic in removed:
-                remaining.pop(topic, None)
+    def span(self, first: str, last: str, topics: Topics) -> TopicSpan:
+        """Return the topics from `first` to `last`; none if `first` is not stored."""
+        if not self._names:
+            self._names = list(topics)
+            self._places = {topic: place for place, topic in enumerate(topics)}
+        end = len(self._names)
+        return TopicSpan(self._names, self._places, self._places.get(first, end), self._places.get(last, end))
+
+    def apply(self, delta: ShardDelta) -> None:
+        """Apply a micro-batch; the places are made again when most topics are gone."""
+        if not self._names:
+            return
+        for topic in delta.removed:
+            self._places.pop(topic, None)
+        for topic in delta.added:
+            self._places[topic] = len(self._names)
+            self._names.append(topic)
+        if len(self._names) > 2 * len(self._places) + _STALE_TIMES:
+            self._names, self._places = [], {}
 
 
 _CHUNK_TOPICS = 16_384

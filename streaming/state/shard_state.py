@@ -11,13 +11,14 @@ from streaming.state.frames import Frame, former_interest, former_policy, frame,
 from streaming.state.group import Group, GroupSelectors, Roster
 from streaming.state.indexes import (
     Alarms,
+    CreationOrder,
     Deadlines,
     Footprint,
     HeldCounts,
     Members,
     PatternTargets,
     Quotas,
-    RemainingTopics,
+    TopicSpan,
 )
 from streaming.state.interests import Interests
 from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
@@ -162,7 +163,7 @@ class ShardState(ShardGroups):
         self._tuning = tuning
         self._targets: PatternTargets | None = None
         self._deadlines: Deadlines | None = None
-        self._remaining = RemainingTopics()
+        self._order = CreationOrder()
         self._frames: dict[tuple[ClientKey, ...], Frame] = {}
         self._by_group: dict[str, dict[ClientKey, Backfill]] | None = None
         self._held: HeldCounts | None = None
@@ -267,9 +268,9 @@ class ShardState(ShardGroups):
                 self._by_group.setdefault(key.group, {})[key] = each
         return self._by_group.get(group, {})
 
-    def remaining(self, key: ClientKey) -> dict[str, None]:
+    def remaining(self, key: ClientKey) -> TopicSpan:
         """Return the topics that a backfill has still to go through, in order of creation."""
-        return self._remaining.of(key, self.backfills[key], self.topics)
+        return self._order.span(self.backfills[key].first, self.backfills[key].last, self.topics)
 
     def rows(self, key: ClientKey) -> dict[str, Matches]:
         """Return a client's part in `subscribers` of each topic that it receives, in order of creation."""
@@ -313,7 +314,7 @@ class ShardState(ShardGroups):
         return self._footprint.memory_bytes(
             text_bytes=text_bytes,
             topics=len(self.topics),
-            indexes=0 if self._targets is None else len(self._targets),
+            indexes=len(self._targets or ()) + bool(self._order),
             clients=len(self.clients.present),
         )
 
@@ -342,6 +343,8 @@ class ShardState(ShardGroups):
                 former = pinned(key.group, filter(None, (each, backfills.get(key))))
                 self._held.update(dict.fromkeys((*self.clients_of(key.group), *former)))
         self.latest_order = max(self.latest_order, delta.latest_order or _latest_order(delta)) if self else 0
+        if not self.backfills:
+            self._order = CreationOrder()
         self._renew_interests(affected)
 
     def _renew_interests(self, former: Mapping[ClientKey, Interest]) -> None:
@@ -361,13 +364,11 @@ class ShardState(ShardGroups):
             self._deadlines.add(delta.added)
         if self._targets is not None:
             self._targets.apply(delta)
-        if self.backfills or delta.backfills:
-            self._remaining.apply(delta.backfills, delta.removed)
+        self._order.apply(delta)
 
     def complete_backfills(self) -> None:
         """Treat the changes that several micro-batches carry out as carried out."""
-        if self.backfills:
-            self.apply(ShardDelta(backfills=dict.fromkeys(self.backfills)))
+        self.apply(ShardDelta(backfills=dict.fromkeys(self.backfills)))
 
     def replay(self, delta: ShardDelta) -> None:
         """Make the changes of another worker, whose delta may lack the counts of `held`."""
@@ -384,9 +385,7 @@ class ShardState(ShardGroups):
 
     def _affected(self, delta: ShardDelta) -> dict[ClientKey, Interest]:
         """Return the clients whose interest may change, each with its present one."""
-        keys = dict.fromkeys(delta.clients)
-        if delta.groups:
-            keys.update(dict.fromkeys(key for name in delta.groups for key in self.clients_of(name)))
+        keys = dict.fromkeys(chain(delta.clients, *map(self.clients_of, delta.groups)))
         return {key: self.interest(key) for key in keys}
 
 

@@ -1,5 +1,6 @@
 """What a shard remembers, as bytes."""
 
+import tracemalloc
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -178,6 +179,40 @@ def test_a_version_changed_to_a_former_one_is_found(version: int) -> None:
     encoded[VERSION_BYTE] = version
     with pytest.raises(StateCorrupted):
         decode(bytes(encoded))
+
+
+def test_many_backfills_share_the_order_of_the_topics() -> None:
+    """A tenant with many groups does not multiply the memory of a worker."""
+    made, names = ShardState(), [f"topic-{number}" for number in range(10_000)]
+    backfills: dict[ClientKey, Backfill | None] = {
+        ClientKey(f"group-{number}", " "): Backfill({}, names[number], names[-1 - number]) for number in range(500)
+    }
+    made.apply(ShardDelta(added=dict.fromkeys(names, NO_METADATA), backfills=backfills))
+    tracemalloc.start()
+    try:
+        found = [made.remaining(key) for key in backfills]
+        assert tracemalloc.get_traced_memory()[0] < 3_000_000
+    finally:
+        tracemalloc.stop()
+    assert all(list(span) == names[place : len(names) - place] for place, span in enumerate(found[:10]))
+
+
+def test_the_topics_that_remain_keep_their_order() -> None:
+    """A topic that is created again is new, also after the places of most topics were made again."""
+    made, key, names = ShardState(), ClientKey("g", " "), [f"topic-{number}" for number in range(300)]
+    backfills: dict[ClientKey, Backfill | None] = {key: Backfill({}, names[100], names[199])}
+    made.apply(ShardDelta(added=dict.fromkeys(names, NO_METADATA), backfills=backfills))
+    remaining = names[100:200]
+    assert list(made.remaining(key)) == remaining
+    for start in range(101, 190, 3):  # the first and the last one stay
+        gone, again = names[start], names[start + 1]
+        added = {again: NO_METADATA, **{f"new-{start}-{number}": NO_METADATA for number in range(20)}}
+        made.apply(ShardDelta(dict.fromkeys([gone, again]), added))
+        remaining = [name for name in remaining if name not in (gone, again)]
+        assert list(made.remaining(key)) == remaining
+        assert list(reversed(made.remaining(key))) == remaining[::-1]
+        assert [topic for topic in made.topics if topic in made.remaining(key)] == remaining
+        assert len(made._order) <= 2 * len(made.topics) + 64
 
 
 def test_missing_and_surplus_bytes_are_found() -> None:
