@@ -93,13 +93,19 @@ _CHUNK_TOPICS: Final = 256
 _UNCOVERED: Final[Covering] = (), ()
 
 
-def eager_updates(batch: MicroBatch, announcer: Announcer, by_column: list[GroupBackfills]) -> Iterator[Update]:
+def eager_updates(
+    batch: MicroBatch,
+    announcer: Announcer,
+    by_column: list[GroupBackfills],
+    beyond: "Beyond",
+) -> Iterator[Update]:
     """Yield the updates of changed groups on the topics that exist before and after the micro-batch.
 
     Args:
         batch: the micro-batch.
         announcer: makes the updates.
         by_column: takes the backfills whose step goes by column.
+        beyond: takes the clients whose change concerns more topics than their quota, which are to be counted first.
     """
     lagging = dict.fromkeys(key.group for key in batch.state.backfills)
     are_many = len(batch.state.topics) > batch.tuning.backfill_topics
@@ -107,8 +113,11 @@ def eager_updates(batch: MicroBatch, announcer: Announcer, by_column: list[Group
     for key, change in batch.changed.items():
         by_group.setdefault(key.group, {})[key] = change
     for group, changes in by_group.items():
+        if group not in lagging:
+            for key in _clients_beyond(batch, group, changes):
+                beyond[key] = GroupComparison(batch, announcer, group, {key: changes.pop(key)}, None)
         backfills = GroupBackfills(batch, group, changes, len(lagging)) if are_many or group in lagging else None
-        comparison = _GroupComparison(batch, announcer, group, changes, backfills)
+        comparison = GroupComparison(batch, announcer, group, changes, backfills)
         if backfills is not None and backfills.is_columnar:
             by_column.append(backfills)
         elif backfills is not None:
@@ -117,7 +126,25 @@ def eager_updates(batch: MicroBatch, announcer: Announcer, by_column: list[Group
         yield from comparison.others()
 
 
-class _GroupComparison:
+def _clients_beyond(batch: MicroBatch, group: str, changes: dict[ClientKey, InterestChange]) -> list[ClientKey]:
+    """Return the clients of a group whose change concerns more stored topics than they may hold."""
+    state, view = batch.state, batch.view
+    former, later = state.policy(group), view.policy(group)
+    if any(policy.exclusive for policy in (former, later, *(step.policy for step in view.policy_steps(group)))):
+        return []  # the clients depend on each other
+    is_changed = former != later and view.policy_changed(group)
+    found = []
+    for key, change in changes.items():
+        shares = [share for share in view.quota_shares(key) if share is not None]
+        both = (change.before, change.after) if is_changed else change.differences(ordered=False)
+        if shares and len(state.topics) > min(shares):
+            concerned = sum(len(state.topics_of(wanted)) for wanted in both if wanted != NOTHING)
+            if concerned > max(shares):
+                found.append(key)
+    return found
+
+
+class GroupComparison:
     """One group before and after a micro-batch."""
 
     def __init__(
@@ -266,8 +293,16 @@ class _GroupComparison:
         return self._timeline
 
 
+Beyond = dict[ClientKey, GroupComparison]
+"""Clients whose change concerns more topics than their quota, each with its own comparison."""
+
+
 def compared_updates(
-    batch: MicroBatch, announcer: Announcer, renewed: Interests | None, by_column: list[GroupBackfills]
+    batch: MicroBatch,
+    announcer: Announcer,
+    renewed: Interests | None,
+    by_column: list[GroupBackfills],
+    beyond: Beyond,
 ) -> Iterator[Update]:
     """Yield the updates of topics that come or go, and of changed clients on the other topics.
 
@@ -276,11 +311,12 @@ def compared_updates(
         announcer: makes the updates.
         renewed: interests after the micro-batch of the clients that changed; None for none.
         by_column: takes the backfills whose step goes by column.
+        beyond: takes the clients whose change on other topics is left to their quota.
     """
     if batch.topics.single:
         yield from lazy_updates(batch, announcer, renewed)
     if batch.changed or batch.state.backfills:
-        yield from eager_updates(batch, announcer, by_column)
+        yield from eager_updates(batch, announcer, by_column, beyond)
 
 
 def lazy_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests | None) -> Iterator[Update]:

@@ -32,7 +32,10 @@ class TopicCounts:
         """Return the number of stored topics that match an interest and that the selector accepts."""
         if key not in self._asked:  # nearly always the only request of its client
             self._asked.add(key)
-            return sum(self._accepts(policy, topic) for topic in self._state.topics_of(wanted))
+            topics, selector = self._state.topics_of(wanted), policy.selector
+            return (
+                len(topics) if selector is None else sum(accepts(selector, self._state.topics[each]) for each in topics)
+            )
         known = self._known[key]
         found = next((each for each in known if each.leads_to(wanted, policy)), None)
         if found is None:
@@ -41,9 +44,6 @@ class TopicCounts:
             known.remove(found)
         known[:] = [found, *known[: _KEPT - 1]]
         return len(found.topics)
-
-    def _accepts(self, policy: GroupPolicy, topic: str) -> bool:
-        return policy.selector is None or accepts(policy.selector, self._state.topics[topic])
 
 
 class _Counted:

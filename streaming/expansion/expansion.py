@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from streaming.expansion.backfill import GroupBackfills, step_columns
 from streaming.expansion.bulk import BulkUpdates
-from streaming.expansion.compare import Announcer, compared_updates
+from streaming.expansion.compare import Announcer, Beyond, compared_updates
 from streaming.expansion.micro_batch import MicroBatch, apply_events
 from streaming.expansion.quota import capped_updates
 from streaming.records.columns import Event
@@ -65,11 +65,12 @@ def expand(
     announcer = Announcer(batch)
     renewed = _renewed(batch)
     steps: list[GroupBackfills] = []
-    single: Iterator[Update] = compared_updates(batch, announcer, renewed, steps)
+    beyond: Beyond = {}
+    single: Iterator[Update] = compared_updates(batch, announcer, renewed, steps, beyond)
     columns: Iterator[UpdateColumns] = chain.from_iterable(map(step_columns, steps))
     if _may_exceed_quotas(batch):
         bulk = BulkUpdates(batch, renewed)
-        single, columns = capped_updates(batch, announcer, single, bulk), chain(bulk.columns(), columns)
+        single, columns = capped_updates(batch, announcer, single, bulk, beyond), chain(bulk.columns(), columns)
     else:
         state.drop_held()
         if batch.topics.bulks:

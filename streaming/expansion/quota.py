@@ -10,28 +10,42 @@ next topic takes up free room at once.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from math import inf
 
 from streaming.expansion.bulk import BulkUpdates
-from streaming.expansion.compare import Announcer
+from streaming.expansion.compare import Announcer, Beyond, GroupComparison
 from streaming.expansion.micro_batch import MicroBatch
 from streaming.records.model import Reason, Source
-from streaming.records.subscribers import ClientKey, SubscriberKey
+from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.records.updates import Cause, Op, Problem, Update
 from streaming.state.client import NOTHING
+from streaming.state.counts import BEYOND, first_rows
 from streaming.state.holdings import within
 from streaming.state.interests import MQTT
+from streaming.state.policy import apply_policies
 
 _SHOWN_CLIENTS = 5
 """Number of clients that a dead letter names."""
 
 
 def capped_updates(
-    batch: MicroBatch, announcer: Announcer, updates: Iterable[Update], bulk: BulkUpdates
+    batch: MicroBatch,
+    announcer: Announcer,
+    updates: Iterable[Update],
+    bulk: BulkUpdates,
+    beyond: Beyond,
 ) -> Iterator[Update]:
     """Yield the updates without the topics beyond a client's quota, and with the topics it may hold again.
 
     Updates of clients without a quota go through one by one, since there may be any number. Updates of bulk changes
     stay where they are, except for clients that may not hold all of them.
+
+    Args:
+        batch: the micro-batch.
+        announcer: makes the updates.
+        updates: by all other rules, except those of bulk changes.
+        bulk: bulk changes.
+        beyond: clients whose change on stored topics is not in `updates`; complete when `updates` are read.
     """
     rows: dict[SubscriberKey, list[Update] | None] = {}
     for update in updates:
@@ -45,7 +59,7 @@ def capped_updates(
             own.append(update)
     cap = _Cap(batch, announcer, bulk)
     for key, own in _by_client(batch, rows, bulk).items():
-        yield from cap.updates(key, own)
+        yield from cap.updates(key, own, beyond.get(key))
     cap.report()
 
 
@@ -79,20 +93,22 @@ class _Cap:
         self._recreated = batch.topics.recreated()
         self._refused: dict[Source, list[ClientKey]] = defaultdict(list)
 
-    def updates(self, key: ClientKey, own: list[Update]) -> list[Update]:
+    def updates(self, key: ClientKey, own: list[Update], comparison: GroupComparison | None) -> list[Update]:
         """Return the updates of one client, without updates of bulk changes if it may hold all of them.
 
-        New topics that its quota keeps from it are noted for `report`.
+        With a comparison, `own` lacks its change on stored topics. New topics that its quota keeps from it are noted
+        for `report`.
         """
         batch, state, delta = self._batch, self._batch.state, self._batch.delta
         before, after = batch.view.quota_shares(key)
         if before is None and after is None:
             return own
-        if self._is_counted(key, own, before):  # its topics can be counted by its updates
-            held = state.held(key)
+        if comparison is None and self._is_counted(key, own, before):  # its topics can be counted by its updates
+            held = state.held(key, batch.shard.client_share)
             adds = [update for update in own if update.op is Op.ADD]
-            now = delta.held[key] = held + 2 * len(adds) - len(own) + self._bulk.growth(key)
+            now = held + 2 * len(adds) - len(own) + self._bulk.growth(key)
             if (before is None or held <= before) and (after is None or now <= after):
+                delta.held[key] = int(now)
                 return own
             spelled = self._bulk.spell_out(key)
             adds += [update for update in spelled if update.op is Op.ADD]
@@ -102,12 +118,13 @@ class _Cap:
             # Gained topics come last in order of creation.
             if before is not None and stays and len(gained) == len(own) and gained.keys() <= delta.added.keys():
                 ordered = [gained[topic] for topic in sorted(gained, key=self._places.__getitem__)]
-                room = max(0, before - held)
+                delta.held[key] = _count(now, after)
+                room = 0 if held > before else before - int(held)
                 for update in ordered[room:]:
                     self._refused[update.source].append(key)
                 return ordered[:room]
-        recount = _Recount(batch, self._announcer, key, [*own, *self._bulk.spell_out(key)], (before, after))
-        delta.held[key] = len(recount.after)
+        recount = _Recount(batch, self._announcer, key, [*own, *self._bulk.spell_out(key)], comparison)
+        delta.held[key] = _count(recount.count, after)
         for topic in delta.added:
             if recount.refuses(topic):
                 self._refused[batch.topics.source(topic)].append(key)
@@ -139,16 +156,22 @@ class _Cap:
         return len({update.lite_topic for update in own}) == len(own)
 
 
+def _count(topics: float, share: int | None) -> int:
+    """Return a number of topics as a state keeps it, the same whether or not it was counted beyond the quota."""
+    return BEYOND if share is not None and topics > share else int(topics)
+
+
 class _Recount:
-    """One client whose topics must be counted one by one.
+    """One client whose topics must be counted one by one, as far as its quota reaches.
 
     Args:
         own: its updates by other rules.
-        shares: number of topics that it may hold before the micro-batch, and after it; None for any number.
+        comparison: yields its other updates, on stored topics; None if there are none.
 
     Attributes:
-        before: its rows by topic before the micro-batch by all rules but the quota, in order of creation.
-        after: the same after it.
+        before: its first rows by topic before the micro-batch by all rules but the quota, in order of creation.
+        after: the same after it, and rows of all new topics.
+        count: number of topics after it; infinity if there are more than its quota.
     """
 
     def __init__(
@@ -157,24 +180,60 @@ class _Recount:
         announcer: Announcer,
         key: ClientKey,
         own: list[Update],
-        shares: tuple[int | None, int | None],
+        comparison: GroupComparison | None,
     ) -> None:
+        shares, recreated = batch.view.quota_shares(key), batch.topics.recreated()
         self._batch = batch
         self._announcer = announcer
         self._key = key
+        self._wanted = batch.state.new_interests()
+        self._wanted.add(key, batch.view.interest(key))
+        if comparison is None:
+            moved = len(recreated) + sum(update.op is Op.REMOVE for update in own)
+            most = None if None in shares else max(filter(None, (*shares, 1))) + moved + 1
+            self.before = batch.state.rows(key, most, recreated)
+            self.after, is_cut = self._changed(own), most is not None and len(self.before) >= most
+        else:
+            self.before, most = (
+                batch.state.rows(key, shares[0], recreated),
+                None if shares[1] is None else shares[1] + 1,
+            )
+            first = first_rows(self._staying, self._rows, lambda: batch.state.topics_of(batch.view.interest(key)), most)
+            is_cut = len(first) == most
+            self.after = {**first, **{topic: rows for topic in batch.delta.added if (rows := self._rows(topic))}}
+        self.count = inf if is_cut else len(self.after)
+        self._held, self._holds = within(self.before, shares[0]), within(self.after, shares[1])
+        if comparison is not None:
+            both = (topic for topic in {**self._held, **self._holds} if topic in batch.state.topics)
+            own = [*own, *comparison.compared(filter(self._stays, both))]
         self._own = {(update.op, update.subscriber, update.lite_topic): update for update in own}
-        self.before = batch.state.rows(key)
+
+    def _changed(self, own: list[Update]) -> dict[str, Matches]:
+        """Return the rows that updates make of the rows before the micro-batch."""
         rows = {topic: dict(matches) for topic, matches in self.before.items()}
+        stored = False
         for update in own:
             if update.op is Op.ADD:
                 rows.setdefault(update.lite_topic, {})[update.subscriber] = list(update.patterns)
-            else:
+                stored = stored or update.lite_topic not in self._batch.delta.added
+            elif update.lite_topic in rows:
                 rows[update.lite_topic].pop(update.subscriber, None)
-        self._wanted = batch.state.new_interests()
-        self._wanted.add(key, batch.view.interest(key))
-        stay = (topic for topic in batch.state.topics if topic not in batch.delta.removed)
-        self.after = {topic: rows[topic] for topic in (*stay, *batch.delta.added) if rows.get(topic)}
-        self._held, self._holds = within(self.before, shares[0]), within(self.after, shares[1])
+        order = self._staying if stored else filter(self._stays, self.before)
+        return {topic: rows[topic] for topic in (*order, *self._batch.delta.added) if rows.get(topic)}
+
+    @property
+    def _staying(self) -> Iterator[str]:
+        """The stored topics that stay, in order of creation."""
+        return filter(self._stays, self._batch.state.topics)
+
+    def _stays(self, topic: str) -> bool:
+        return topic not in self._batch.delta.removed
+
+    def _rows(self, topic: str) -> Matches:
+        """Return the rows of the client for a topic after the micro-batch, in a group that is not exclusive."""
+        batch = self._batch
+        metadata = batch.delta.added[topic] if topic in batch.delta.added else batch.state.topics[topic]
+        return apply_policies(self._wanted.match(topic), topic, metadata, (self._wanted,), batch.policies)
 
     def refuses(self, topic: str) -> bool:
         """Return True if the quota keeps a new topic from the client."""

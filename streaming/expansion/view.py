@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Any, NamedTuple
 
 from streaming.expansion.counting import TopicCounts
@@ -243,13 +244,13 @@ class ShardView(Roster):
         at = key, number
         return self._overlay.repeated[at] if at in self._overlay.repeated else self.state.repeated.get(at)
 
-    def held(self, key: ClientKey) -> int | None:
-        """Return the number of topics that a client may hold by all rules but its quota; None if it must be counted."""
+    def is_beyond(self, key: ClientKey) -> bool | None:
+        """Return True if other rules allow a client more topics than its quota; None if they must be counted."""
         if key in self._overlay.clients or self.regroups(key.group) or self.reselects(key.group):
             return None
         if self.state.backfills_of(key.group):
             return None
-        return None if self.policy(key.group).exclusive else self.state.held(key)
+        return None if self.policy(key.group).exclusive else isinf(self.state.held(key, self.shard.client_share))
 
     def clients_of(self, group: str) -> Iterator[ClientKey]:
         """Yield the clients of a group that are in session before or after the micro-batch."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from streaming.records.model import Source, TopicMetadata
@@ -64,8 +65,9 @@ class ShardDelta:
         alarms: times at which the shard wants to be woken (True), or no longer (None).
         backfills: changes under way, the oldest first; None for one that is complete. A key has a blank client id, or
             the id of the only client in state that a former release wrote.
-        held: changed numbers of topics that clients may hold by all rules but their quotas; empty if they are not
-            counted. Derived, so they are written only if that is cheaper than counting again.
+        held: changed numbers of topics that clients may hold by all rules but their quotas, `counts.BEYOND` for more
+            than the quota; empty if they are not counted. Derived, so they are written only if that is cheaper than
+            counting again.
         latest_order: number of the last request on the shard.
         notes: new notes about clients, by client.
         repeated: parts of ends that were read and not yet applied, by client and number.
@@ -87,3 +89,13 @@ class ShardDelta:
     def __bool__(self) -> bool:
         changes = (self.removed, self.added, self.groups, self.clients, self.last_requests, self.selectors, self.alarms)
         return any((*changes, self.backfills, self.notes, self.repeated))
+
+    @property
+    def latest_of_entries(self) -> int:
+        """The highest number of a request behind its entries and requests, for changes of a former release."""
+        subscriptions = list(chain.from_iterable(filter(None, self.clients.values())))
+        orders = [subscription.everything or 0 for subscription in subscriptions]
+        orders += [block.order for subscription in subscriptions for block in subscription.blocks]
+        for request in filter(None, self.last_requests.values()):
+            orders += [request.literal_order, request.wildcard_order]
+        return int(max(orders, default=0))

@@ -1,18 +1,18 @@
 """Indexes and counts over the content of a shard, built when first needed and kept up to date."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible
 from heapq import heappop, heappush
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final
 
 from matcher import TopicIndex, get_dialect
 from streaming.records.model import DEFAULT_QUOTA, NO_METADATA, TopicMetadata
-from streaming.records.subscribers import ClientKey, Matches
+from streaming.records.subscribers import ClientKey
 from streaming.state.client import Client, Interest, is_absent
 from streaming.state.delta import ShardDelta
 from streaming.state.group import Group
-from streaming.state.interests import Interests, pattern_of
+from streaming.state.interests import pattern_of
 
 Topics = Mapping[str, TopicMetadata]
 
@@ -231,75 +231,6 @@ class CreationOrder:
             self._names.append(topic)
         if len(self._names) > 2 * len(self._places) + _STALE_TIMES:
             self._names, self._places = [], {}
-
-
-_CHUNK_TOPICS = 16_384
-"""Number of topics that are counted at once."""
-
-
-class Countable(Protocol):
-    """The part of a `ShardState` that counting needs."""
-
-    topics: dict[str, TopicMetadata]
-
-    @property
-    def is_unrestricted(self) -> bool:
-        """True if every matching client receives a topic."""
-
-    @property
-    def interests(self) -> Interests:
-        """Index of the interests of all clients."""
-
-    def subscribers(self, topic: str, matches: Matches | None = None) -> Matches:
-        """Return the subscribers of a stored topic by all rules but the quotas."""
-
-    def rows_unordered(self, key: ClientKey) -> Iterator[tuple[str, Matches]]:
-        """Yield the topics that a client receives."""
-
-
-class HeldCounts:
-    """Counts by client, made for all clients at once, because a micro-batch of new topics concerns many.
-
-    The state is an argument and not kept: a cycle would outlive its use while the garbage collector is disabled.
-    """
-
-    def __init__(self, columnar_min_topics: float, state: Countable) -> None:
-        self._columnar_min_topics = columnar_min_topics
-        self._counts: dict[ClientKey, int | None] = {}  # None for a client that is to be counted
-        names = list(state.topics)
-        for start in range(0, len(names), _CHUNK_TOPICS):
-            self.count(names[start : start + _CHUNK_TOPICS], 1, state)
-
-    def of(self, key: ClientKey, state: Countable) -> int:
-        """Return the count of a client."""
-        found = self._counts.get(key, 0)
-        if found is None:
-            found = self._counts[key] = sum(1 for _ in state.rows_unordered(key))
-        return found
-
-    def count(self, topics: Sequence[str], step: int, state: Countable) -> None:
-        """Count stored topics in (`step` 1) or out (-1)."""
-        counts: Mapping[ClientKey, int]
-        if state.is_unrestricted and len(topics) >= self._columnar_min_topics:
-            counts = state.interests.pairs(topics).topics_by_client()
-        else:
-            found = zip(topics, state.interests.match_all(topics), strict=True)
-            counts = Counter(chain.from_iterable(_clients(state.subscribers(topic, all_)) for topic, all_ in found))
-        for client, count in counts.items():
-            known = self._counts.get(client, 0)
-            if known is not None:
-                self._counts[client] = known + step * count
-
-    def update(self, counts: Mapping[ClientKey, int | None]) -> None:
-        """Replace counts; a client with None is counted when needed."""
-        self._counts.update(counts)
-        for client, count in counts.items():
-            if count == 0:
-                del self._counts[client]
-
-
-def _clients(subscribers: Matches) -> set[ClientKey]:
-    return {subscriber.client for subscriber in subscribers}
 
 
 # Measured with `tracemalloc`, on CPython 3.11 of 64 bits, and tested with it: bytes without the texts.

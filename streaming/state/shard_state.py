@@ -1,11 +1,13 @@
 """The state of one shard between micro-batches, with indexes over it."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from itertools import chain, starmap
 from typing import TYPE_CHECKING, Any, Self
 
 from streaming.records.subscribers import ClientKey, Matches
 from streaming.state.client import NOTHING, Client, Interest, LastRequest, Subscription, is_absent
+from streaming.state.counts import HeldCounts, first_rows
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.frames import Frame, former_interest, former_policy, frame, pinned
 from streaming.state.group import Group, GroupSelectors, Roster
@@ -14,7 +16,6 @@ from streaming.state.indexes import (
     CreationOrder,
     Deadlines,
     Footprint,
-    HeldCounts,
     Members,
     PatternTargets,
     Quotas,
@@ -200,10 +201,15 @@ class ShardState(ShardGroups):
     def interests(self) -> Interests:
         """Index of the interests of all clients."""
         if self._interests is None:
-            self._interests = self.new_interests()
-            for key in self.clients.present:
-                self._interests.add(key, self.interest(key))
+            self._interests = self.new_interests_of(self.clients.present)
         return self._interests
+
+    def new_interests_of(self, keys: Iterable[ClientKey]) -> Interests:
+        """Return an index of the interests of some clients."""
+        found = self.new_interests()
+        for key in keys:
+            found.add(key, self.interest(key))
+        return found
 
     def due(self, now: int) -> list[str]:
         """Return the topics whose deadline is at or before `now`, in milliseconds since the epoch."""
@@ -211,7 +217,7 @@ class ShardState(ShardGroups):
             self._deadlines = Deadlines(self.topics)
         return self._deadlines.due(now)
 
-    def topics_of(self, wanted: Interest) -> Iterable[str]:
+    def topics_of(self, wanted: Interest) -> Collection[str]:
         """Return the stored topics that match an interest, each once."""
         if wanted.everything is not None or not self.topics:
             return self.topics  # without topics no index is worth keeping up
@@ -254,8 +260,8 @@ class ShardState(ShardGroups):
     def _frame(self, group: str, keys: tuple[ClientKey, ...]) -> Frame:
         if keys not in self._frames:
             backfills = [self.backfills[key] for key in keys]
-            policy, former = self.policy(group), former_policy(self, group, backfills)
-            differs = not (policy.plain and former.plain and policy[:2] == former[:2])
+            both = self.policy(group), former_policy(self, group, backfills)
+            differs = not all(policy.plain and policy[:2] == both[0][:2] for policy in both)
             clients = {**(self.clients_of(group) if differs else {}), **pinned(group, backfills)}  # type: ignore[dict-item]
             self._frames[keys] = frame(self, group, clients, backfills, self.new_interests())
         return self._frames[keys]
@@ -272,34 +278,35 @@ class ShardState(ShardGroups):
         """Return the topics that a backfill has still to go through, in order of creation."""
         return self._order.span(self.backfills[key].first, self.backfills[key].last, self.topics)
 
-    def rows(self, key: ClientKey) -> dict[str, Matches]:
-        """Return a client's part in `subscribers` of each topic that it receives, in order of creation."""
-        found = dict(self.rows_unordered(key))
-        return {topic: found[topic] for topic in self.topics if topic in found}
+    def rows(self, key: ClientKey, most: int | None = None, also: Iterable[str] = ()) -> dict[str, Matches]:
+        """Return a client's part in `subscribers` of the topics that it receives: the first ones, and those in `also`.
 
-    def rows_unordered(self, key: ClientKey) -> Iterator[tuple[str, Matches]]:
-        """Yield `rows` in any order, without visiting other topics."""
+        They are in order of creation; `most` is their number, or None for all.
+        """
         policy, alone = self.restrictive_policies.get(key.group), None
         if (policy is None or not policy.exclusive) and not self.backfills_of(key.group):  # no other client matters
-            alone = self.new_interests()
-            alone.add(key, self.interest(key))
-        for topic in self.asked(key):
+            alone = self.new_interests_of([key])
+
+        def own(topic: str) -> Matches:
             found = self.subscribers(topic) if alone is None else apply_policies(
                 alone.match(topic), topic, self.topics[topic], (alone,), self.restrictive_policies
             )  # fmt: skip
-            if own := {row: patterns for row, patterns in found.items() if row.client == key}:
-                yield topic, own
+            return {row: patterns for row, patterns in found.items() if row.client == key}
+
+        first = first_rows(self.topics, own, lambda: self.asked(key), most)
+        return {**first, **{topic: rows for topic in also if topic not in first and (rows := own(topic))}}
 
     def asked(self, key: ClientKey) -> dict[str, None]:
         """Return the stored topics that match a client's interest, or a former one while a backfill is under way."""
         formers = (former_interest(self, key, [each]) for each in self.backfills_of(key.group).values())
         return dict.fromkeys(chain.from_iterable(map(self.topics_of, (self.interest(key), *formers))))
 
-    def held(self, key: ClientKey) -> int:
-        """Return the number of stored topics that a client may hold by all rules but its quota."""
+    def held(self, key: ClientKey, share: Callable[[Group, Interest], int | None]) -> float:
+        """Return the number of topics that a client may hold by all rules but its quota; infinity beyond its share."""
+        share_of = partial(self.quota_share, share=share)
         if self._held is None:
-            self._held = HeldCounts(self._tuning.columnar_min_topics, self)
-        return self._held.of(key, self)
+            self._held = HeldCounts(self._tuning.columnar_min_topics, self, self.clients.present, share_of)
+        return self._held.of(key, share_of(key), self)
 
     def drop_held(self) -> None:
         """Drop the counts of `held`, which are no longer kept up to date."""
@@ -342,7 +349,7 @@ class ShardState(ShardGroups):
             for key, each in delta.backfills.items():
                 former = pinned(key.group, filter(None, (each, backfills.get(key))))
                 self._held.update(dict.fromkeys((*self.clients_of(key.group), *former)))
-        self.latest_order = max(self.latest_order, delta.latest_order or _latest_order(delta)) if self else 0
+        self.latest_order = max(self.latest_order, delta.latest_order or delta.latest_of_entries) if self else 0
         if not self.backfills:
             self._order = CreationOrder()
         self._renew_interests(affected)
@@ -387,13 +394,3 @@ class ShardState(ShardGroups):
         """Return the clients whose interest may change, each with its present one."""
         keys = dict.fromkeys(chain(delta.clients, *map(self.clients_of, delta.groups)))
         return {key: self.interest(key) for key in keys}
-
-
-def _latest_order(delta: ShardDelta) -> int:
-    """Return the highest number of a request in a change that a former release wrote."""
-    subscriptions = list(chain.from_iterable(filter(None, delta.clients.values())))
-    orders = [subscription.everything or 0 for subscription in subscriptions]
-    orders += [block.order for subscription in subscriptions for block in subscription.blocks]
-    for request in filter(None, delta.last_requests.values()):
-        orders += [request.literal_order, request.wildcard_order]
-    return int(max(orders, default=0))

@@ -318,10 +318,10 @@ def test_another_worker_counts_what_a_client_has_not_yet_given_up() -> None:
     """A quota may hold as soon as it asks for something else."""
     story = Story(bound(quota=2), replace(), *map(created, "abcde"))
     other, client = decode(encode(story.state)), ClientKey("g", "c")
-    assert other.held(client) == 5
+    assert other.held(client, story.shard.client_share) == 5
     story.then(leave())
     other.replay(story.expansion.delta)
-    assert (other.held(client), story.held()) == (3, [*"cde"])
+    assert (other.held(client, story.shard.client_share), story.held()) == (3, [*"cde"])
 
 
 def test_rows_of_their_own_go_in_slices() -> None:

@@ -21,6 +21,7 @@ from tests.support.builders import (
     created,
     deleted,
     drop,
+    leave,
     replace,
     told,
     wake,
@@ -59,7 +60,12 @@ def calls(before: Sequence[Event], events: Sequence[Event]) -> int:
     return counted(state, concat(sourced(events, 1_000_000)))
 
 
-def counted(state: ShardState, batch: Sequence[tuple[Source, Event]], tuning: Tuning = DEFAULT_TUNING) -> int:
+def counted(
+    state: ShardState,
+    batch: Sequence[tuple[Source, Event]],
+    tuning: Tuning = DEFAULT_TUNING,
+    shard: Shard = Shard("p"),  # noqa: B008 - it is frozen
+) -> int:
     """Count the calls of one micro-batch on a shard, those of built-in functions included."""
     count = 0
 
@@ -70,7 +76,7 @@ def counted(state: ShardState, batch: Sequence[tuple[Source, Event]], tuning: Tu
     gc.disable()  # it calls what other tests have left
     sys.setprofile(profile)
     try:
-        state.apply(expanded(state, batch, Shard("p"), tuning).delta)
+        state.apply(expanded(state, batch, shard, tuning).delta)
     finally:
         sys.setprofile(None)
         gc.enable()
@@ -280,3 +286,30 @@ def test_a_micro_batch_visits_a_bounded_number_of_topics(name: str) -> None:
         found.append((first, later, again))
     few, many = found
     assert all(more < less + 8 * FEW for less, more in zip(few, many, strict=True)), (few, many)
+
+
+AT_QUOTA: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
+    "a request": ([bound(quota=3)], [replace("*")]),
+    "another request": ([bound(quota=3), replace("*")], [replace("**", "*")]),
+    "requests of several clients": ([bound(quota=3)], [replace("*", client="c"), replace("*", client="d")]),
+    "a client that leaves": ([bound(quota=3), replace("*")], [leave()]),
+    "a deleted topic": ([bound(quota=3), replace("*")], [deleted("t0")]),
+    "a topic that is created again": ([bound(quota=3), replace("*")], [deleted("t0"), created("t0")]),
+    "a new topic": ([bound(quota=3), replace("*")], [created("new")]),
+    "another quota": ([bound(quota=3), replace("*")], [bound(quota=5)]),
+}
+
+
+@pytest.mark.parametrize("name", AT_QUOTA)
+def test_a_client_at_its_quota_costs_as_much_as_it_may_hold(name: str) -> None:
+    """Another topic costs at most five calls, to find it in an index; to compare it would cost twenty."""
+    found, shard = list[int](), Shard("p", cap_requests=True)
+    before, events = AT_QUOTA[name]
+    for count in (4 * FEW, 8 * FEW):
+        state = ShardState()
+        warm = [replace("q__*", client="w"), deleted("t1")]  # indexes are built
+        for at, batch in enumerate((topics(count), before, warm)):
+            state.apply(expanded(state, sourced(batch, 10_000 * at), shard).delta)
+        found.append(counted(state, sourced(events, 100_000), shard=shard))
+    few, many = found
+    assert many < few + 20 * FEW, (few, many)

@@ -646,10 +646,10 @@ def test_of_several_events_that_free_room_the_first_is_the_source() -> None:
 def test_a_client_that_leaves_without_a_quota_is_counted_again() -> None:
     """Topics are counted in all micro-batches, because those of the other group may exceed its quota."""
     story, key = Story(bound("h", quota=0), bound(quota=9), *map(created, "ab"), replace("a", "b")), ClientKey("g", "c")
-    assert story.state.held(key) == 2
+    assert story.state.held(key, story.shard.client_share) == 2
     for event in bound(quota=-1), leave(), bound(quota=9), replace("a"):
         story.then(event)
-    assert story.state.held(key) == len(story.held()) == 1
+    assert story.state.held(key, story.shard.client_share) == len(story.held()) == 1
 
 
 steps = st.one_of(

@@ -1,0 +1,151 @@
+"""Topics that clients may hold by all rules but their quotas, counted or listed as far as a quota reaches."""
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import chain, islice
+from math import inf
+from typing import Final, Protocol
+
+from streaming.records.model import TopicMetadata
+from streaming.records.subscribers import ClientKey, Matches
+from streaming.state.interests import Interests
+
+BEYOND: Final = -1
+"""Count of a client that may hold more topics than its quota allows."""
+
+_FIRST_TOPICS: Final = 1_024
+_CHUNK_TOPICS: Final = 16_384
+"""Numbers of topics that are counted at once: first few, because many clients may be at their quota after them."""
+
+_DROPPED_SHARE: Final = 8
+"""Clients at their quota are no longer matched if they are at least the n-th part of all."""
+
+_LOOKS: Final = 64
+"""Topics to visit, besides eight for each topic with a row, before a client's topics are looked up in an index."""
+
+
+class Countable(Protocol):
+    """The part of a `ShardState` that counting needs."""
+
+    topics: dict[str, TopicMetadata]
+
+    @property
+    def is_unrestricted(self) -> bool:
+        """True if every matching client receives a topic."""
+
+    @property
+    def interests(self) -> Interests:
+        """Index of the interests of all clients."""
+
+    def new_interests_of(self, keys: Iterable[ClientKey]) -> Interests:
+        """Return an index of the interests of some clients."""
+
+    def subscribers(self, topic: str, matches: Matches | None = None) -> Matches:
+        """Return the subscribers of a stored topic by all rules but the quotas."""
+
+    def rows(self, key: ClientKey, most: int | None = None) -> dict[str, Matches]:
+        """Return the first topics that a client receives."""
+
+
+class HeldCounts:
+    """Counts by client, made for all clients at once, because a micro-batch of new topics concerns many.
+
+    A count is exact up to the client's share of its quota. The state is an argument and not kept: a cycle would outlive
+    its use while the garbage collector is disabled.
+    """
+
+    def __init__(
+        self,
+        columnar_min_topics: float,
+        state: Countable,
+        keys: Iterable[ClientKey],
+        share_of: Callable[[ClientKey], int | None],
+    ) -> None:
+        """Count the topics of all clients.
+
+        Args:
+            columnar_min_topics: number of topics from which on they are matched by column.
+            state: the shard.
+            keys: its clients in session.
+            share_of: returns the number of topics that a client may hold; None for any number.
+        """
+        self._columnar_min_topics = columnar_min_topics
+        self._counts: dict[ClientKey, int | None] = {}  # None for a client that is to be counted
+        names, size, interests, left = list(state.topics), _FIRST_TOPICS, state.interests, dict.fromkeys(keys)
+        while names:
+            self._count(names[:size], 1, state, interests)
+            names, size = names[size:], min(4 * size, _CHUNK_TOPICS)
+            full = [
+                key
+                for key in left
+                if (self._counts.get(key) or 0) > (inf if (share := share_of(key)) is None else share)
+            ]
+            if state.is_unrestricted and names and _DROPPED_SHARE * len(full) >= len(left) > 0:
+                self._counts.update(dict.fromkeys(full, BEYOND))
+                left = {key: None for key in left if self._counts.get(key) != BEYOND}
+                interests = state.new_interests_of(left)
+
+    def of(self, key: ClientKey, share: int | None, state: Countable) -> float:
+        """Return the count of a client; infinity beyond its share of a quota, which is None for no limit."""
+        found, limit = self._counts.get(key, 0), inf if share is None else share
+        if found is None or (found == BEYOND and share is None):
+            count = len(state.rows(key, None if share is None else share + 1))
+            found = self._counts[key] = BEYOND if count > limit else count
+        return inf if found == BEYOND or found > limit else found
+
+    def count(self, topics: Sequence[str], step: int, state: Countable) -> None:
+        """Count stored topics in (`step` 1) or out (-1)."""
+        self._count(topics, step, state, state.interests)
+
+    def _count(self, topics: Sequence[str], step: int, state: Countable, interests: Interests) -> None:
+        counts: Mapping[ClientKey, int]
+        if state.is_unrestricted and len(topics) >= self._columnar_min_topics:
+            counts = interests.pairs(topics).topics_by_client()
+        else:
+            found = zip(topics, interests.match_all(topics), strict=True)
+            counts = Counter(chain.from_iterable(_clients(state.subscribers(topic, all_)) for topic, all_ in found))
+        for client, count in counts.items():
+            known = self._counts.get(client, 0)
+            if known == BEYOND:
+                self._counts[client] = BEYOND if step > 0 else None
+            elif known is not None:
+                self._counts[client] = known + step * count
+
+    def update(self, counts: Mapping[ClientKey, int | None]) -> None:
+        """Replace counts; a client with None is counted when needed."""
+        self._counts.update(counts)
+        for client, count in counts.items():
+            if count == 0:
+                del self._counts[client]
+
+
+def _clients(subscribers: Matches) -> set[ClientKey]:
+    return {subscriber.client for subscriber in subscribers}
+
+
+def first_rows(
+    topics: Iterable[str], rows_of: Callable[[str], Matches], asked: Callable[[], Container[str]], most: int | None
+) -> dict[str, Matches]:
+    """Return the first topics with rows of a client, with these rows.
+
+    A client that is to be counted up to its quota may match very many topics. So topics are visited one by one as long
+    as many of them have a row, and only the others are looked up.
+
+    Args:
+        topics: all topics.
+        rows_of: returns the rows of the client for a topic.
+        asked: returns the topics that may have rows.
+        most: number of topics to return; None for all.
+    """
+    found: dict[str, Matches] = {}
+    names = iter(topics)
+    if most is not None:
+        for visited, topic in enumerate(names):
+            if rows := rows_of(topic):
+                found[topic] = rows
+            if len(found) >= most or visited > _LOOKS + 8 * len(found):
+                break
+    if most is None or len(found) < most:
+        with_rows = ((topic, rows) for topic in filter(asked().__contains__, names) if (rows := rows_of(topic)))
+        found.update(islice(with_rows, None if most is None else most - len(found)))
+    return found
