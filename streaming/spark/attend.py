@@ -4,9 +4,9 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -43,15 +43,15 @@ LOOK_SECONDS = 5
 _POLL_SECONDS = 0.2
 
 
-class Ending:
-    """Limit for the end of a job.
+class Limit:
+    """Limit for the end of a job after `stop` is set, as a context manager.
 
-    Attributes:
-        has_killed: Spark's JVM was killed, so calls into it fail.
+    It kills Spark's JVM, and suppresses the failures that this causes.
     """
 
-    def __init__(self) -> None:
-        self.has_killed = False
+    def __init__(self, stop: threading.Event, seconds: float = LIMIT_SECONDS) -> None:
+        self._stop, self._seconds, self._is_over = stop, seconds, threading.Event()
+        self._has_killed = False
         self._jvm: Popen[bytes] | None = None
 
     def watch(self, spark: SparkSession) -> None:
@@ -59,33 +59,22 @@ class Ending:
         gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark shows no more
         self._jvm = getattr(gateway, "proc", None)
 
-    def kill(self) -> None:
-        """Kill the JVM."""
-        if self._jvm is not None:
-            log.warning("the job does not end within %d s: its JVM is killed; nothing is lost", LIMIT_SECONDS)
-            self.has_killed = True
-            self._jvm.kill()
-            self._jvm.wait(_GONE_SECONDS)
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._run, name="ending", daemon=True).start()
+        return self
 
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        self._is_over.set()
+        return self._has_killed and kind is not None and issubclass(kind, Exception)
 
-@contextmanager
-def limited(stop: threading.Event, seconds: float = LIMIT_SECONDS) -> Iterator[Ending]:
-    """End a job within some seconds after `stop` is set; ignore failures caused by killing its JVM."""
-    ending, is_over = Ending(), threading.Event()
-
-    def watch() -> None:
-        stop.wait()
-        if not is_over.wait(seconds):
-            ending.kill()
-
-    threading.Thread(target=watch, name="ending", daemon=True).start()
-    try:
-        yield ending
-    except Exception:
-        if not ending.has_killed:
-            raise
-    finally:
-        is_over.set()
+    def _run(self) -> None:
+        self._stop.wait()
+        if self._is_over.wait(self._seconds) or self._jvm is None:
+            return
+        log.warning("the job does not end within %d s: its JVM is killed; nothing is lost", LIMIT_SECONDS)
+        self._has_killed = True
+        self._jvm.kill()
+        self._jvm.wait(_GONE_SECONDS)
 
 
 class TopicWatch:
@@ -156,55 +145,45 @@ class TopicWatch:
             )
 
 
-class Stop(Protocol):
-    """Request to end a query."""
-
-    def wait(self, timeout: float, /) -> bool:
-        """Wait some seconds at most, and return whether the query is to end."""
-
-
-class _Through(NamedTuple):
-    """Request to end a query when a micro-batch is committed, or for another reason."""
-
-    query: StreamingQuery
-    stop: Stop
-    number: int
-
-    def wait(self, timeout: float, /) -> bool:
-        java: Any = self.query
-        latest = java._jsq.lastProgress()  # noqa: SLF001 - PySpark's own objects ask the JVM for each field
-        return self.stop.wait(timeout) or (latest is not None and latest.batchId() >= self.number)
+Stop = Callable[[float], bool]
+"""Request to end a query: wait some seconds at most, and return whether it is to end."""
 
 
 def until(query: StreamingQuery, stop: Stop, through: int | None) -> Stop:
     """Return the request to end a query, also when a micro-batch is committed."""
-    return stop if through is None else _Through(query, stop, through)
+    if through is None:
+        return stop
+    java: Any = query
+
+    def is_over(timeout: float) -> bool:
+        latest = java._jsq.lastProgress()  # noqa: SLF001 - PySpark's own objects ask the JVM for each field
+        return stop(timeout) or (latest is not None and latest.batchId() >= through)
+
+    return is_over
 
 
-class Beside(NamedTuple):
-    """Companions of a running query."""
-
-    report: Report
-    lease: Lease
-    clock: Clock
-    watch: TopicWatch
-    monitor: QueryMonitor | None = None
-
-
-def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
+def attend(
+    query: StreamingQuery,
+    stop: Stop,
+    lease: Lease,
+    clock: Clock,
+    watch: TopicWatch,
+    *,
+    monitor: QueryMonitor | None,
+) -> None:
     """Supervise the query until it is to stop, then end it after its running micro-batch.
 
     Raises:
         EntriesLethal: entries kill or hang workers; the query has ended, and may be started again without them.
         ReexpandError: as in `service.run`.
     """
-    report, lease, clock, watch, monitor = beside
+    report = Report(query, monitor.follow if monitor else None)
     failures = quarantine.FailureWatch(query)
     try:
-        while not (clock.has_failed or stop.wait(_POLL_SECONDS)):
+        while not (clock.has_failed or stop(_POLL_SECONDS)):
             report.write()
             with _interrupted_on_error(query):
-                _check(beside, failures)
+                _check(lease, failures, watch)
             if monitor is not None:
                 monitor.look()
             if not query.isActive:
@@ -232,14 +211,14 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         raise watch.explain(text_of(error)) from error
 
 
-def _check(beside: Beside, failures: quarantine.FailureWatch) -> None:
+def _check(lease: Lease, failures: quarantine.FailureWatch, watch: TopicWatch) -> None:
     """Raise the reason to end the query at once, if there is one."""
-    if beside.lease.successor():
-        raise beside.lease.taken_over()
+    if lease.successor():
+        raise lease.taken_over()
     lethal = failures.found()
     if lethal is not None:
         raise lethal
-    beside.watch.look()
+    watch.look()
 
 
 @contextmanager

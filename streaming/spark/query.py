@@ -17,14 +17,14 @@ from streaming.errors import EntriesLethal, JobFailed
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.kafka.permissions import partition_names
 from streaming.spark import checkpoint, clock, job, notes, positions, provision, quarantine, sinks
-from streaming.spark.attend import Beside, TopicWatch, attend, until
+from streaming.spark.attend import Stop, TopicWatch, attend, until
 from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
 from streaming.spark.failures import explained, one_line
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
+from streaming.spark.monitoring import QueryMonitor
 from streaming.spark.notes import Terms
-from streaming.spark.report import Report
 
 log = logging.getLogger("reexpand")
 
@@ -57,11 +57,8 @@ class Start(NamedTuple):
     adopted: Offsets | None = None
 
 
-class Running(NamedTuple):
-    """A running query, and the settings with which it was started."""
-
-    query: StreamingQuery
-    terms: Terms
+Running = tuple[StreamingQuery, Terms]
+"""A running query, and the settings with which it was started."""
 
 
 def begin(
@@ -119,30 +116,43 @@ def _query(start: Start) -> Running:
         )
     except PySparkException as error:
         raise JobFailed(explained(one_line(str(error)), settings)) from error
-    return Running(query, terms)
+    return query, terms
 
 
-def keep_going(start: Start, running: Running, follow: Callable[[Running], bool]) -> None:
-    """Follow a query to its end; start it again without entries that kill or hang workers, or with other settings.
+Watched = Callable[[StreamingQuery, Clock], tuple[Stop, QueryMonitor | None]]
+"""Function that returns the request to end a running query with its clock, and its monitor."""
+
+
+def keep_going(
+    start: Start, running: Running, topics: Mapping[str, NotedTopic], signal: threading.Event, watched: Watched
+) -> None:
+    """Supervise a query to its end; start it again without entries that kill or hang workers, or with other settings.
 
     Args:
         start: parts of the job.
         running: the query from `begin`.
-        follow: follows a query, and returns True unless the job is to end; raises `EntriesLethal` if it has ended for
-            that.
+        topics: topics from `begin`.
+        signal: set when the job is to end.
+        watched: called for each query.
 
     Raises:
         ReexpandError: as in `service.run`.
     """
+    spark, settings, admin, lease, agreed, *_ = start
+    watch = TopicWatch(spark, settings, admin, topics)
     while True:
+        query, terms = running
         try:
-            if not (follow(running) and running.terms.through is not None):
+            with Clock(spark, settings, query) as clock:
+                stop, monitor = watched(query, clock)
+                attend(query, until(query, stop, terms.through), lease, clock, watch, monitor=monitor)
+            if terms.through is None or signal.is_set():
                 return
-            log.info("micro-batch %d is committed: the settings of this start apply", running.terms.through)
+            log.info("micro-batch %d is committed: the settings of this start apply", terms.through)
         except EntriesLethal as error:
-            if start.lease.find_successor() is not None:
-                raise start.lease.taken_over() from None
-            quarantine.leave_out(start.spark, start.settings, start.admin, start.agreed, error)
+            if lease.find_successor() is not None:
+                raise lease.taken_over() from None
+            quarantine.leave_out(spark, settings, admin, agreed, error)
         running = _query(start)
 
 
@@ -158,16 +168,6 @@ class InputProgress(NamedTuple):
     ends: Callable[[], Offsets]
     read: Callable[[], Offsets]
     has_told_present: Callable[[], bool]
-
-
-class _Until(NamedTuple):
-    """Request to end a query when it has settled, or on a signal."""
-
-    signal: threading.Event
-    is_settled: Callable[[], bool]
-
-    def wait(self, timeout: float, /) -> bool:
-        return self.signal.wait(timeout) or self.is_settled()
 
 
 def read_inputs(
@@ -195,21 +195,18 @@ def read_inputs(
     with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
         start = Start(spark, settings, admin, lease, agreed, rebuilding=True, adopted=adopted)
         running, topics = begin(start, {})
-        watch = TopicWatch(spark, settings, admin, topics)
 
-        def follow(running: Running) -> bool:
-            query, terms = running
-            with Clock(spark, settings, query) as clock:
-                progress = InputProgress(
+        def watched(query: StreamingQuery, clock: Clock) -> tuple[Stop, None]:
+            is_settled = settling(
+                InputProgress(
                     lambda: admin.ends(settings.inputs),
                     lambda: positions.committed(query),
                     lambda: clock.has_told_present,
                 )
-                settled = _Until(signal, settling(progress))
-                attend(query, until(query, settled, terms.through), Beside(Report(query), lease, clock, watch))
-            return not signal.is_set()
+            )
+            return lambda timeout: signal.wait(timeout) or is_settled(), None
 
-        keep_going(start, running, follow)
+        keep_going(start, running, topics, signal, watched)
 
 
 @contextmanager

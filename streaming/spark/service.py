@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import (
@@ -27,16 +28,15 @@ from streaming.errors import (
 from streaming.local import classes, jars
 from streaming.monitor.health import Condition, Health
 from streaming.spark import checkpoint, job, kafka_clients, notes, positions, provision, session
-from streaming.spark.attend import Beside, TopicWatch, attend, limited, until
-from streaming.spark.checkpoint import Agreement, CheckpointFiles, for_java
+from streaming.spark.attend import Limit, Stop
+from streaming.spark.checkpoint import Agreement, for_java
 from streaming.spark.clock import Clock
 from streaming.spark.expand import expand
 from streaming.spark.failures import end_of_java
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor
-from streaming.spark.query import Running, Start, begin, keep_going
-from streaming.spark.report import Report
+from streaming.spark.query import Start, begin, keep_going
 from streaming.spark.route import route
 from streaming.storage import folder
 
@@ -94,7 +94,7 @@ def run(
     folder.check(settings.checkpoint, writes=True)
     group_events = provision.read_groups(settings.groups)
     stop = threading.Event()
-    with limited(stop) as limit, Monitor(settings, page) as monitor, started(settings, stop) as spark:
+    with Limit(stop) as limit, Monitor(settings, page) as monitor, started(settings, stop) as spark:
         limit.watch(spark)
         kafka_clients.check_options(spark, settings)
         choices = {"take_over": take_over, "accept_topics": accept_topics, "stands_by": stands_by}
@@ -138,19 +138,14 @@ def _work(
         running, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
         provision.warn_of_missing(admin, settings, agreed.group)
         monitor.health.note_former(lease.end_of_former())
-        watch = TopicWatch(spark, settings, admin, topics)
         files = checkpoint.CheckpointFiles(spark, settings.checkpoint)
 
-        def follow(running: Running) -> bool:
-            query, terms = running
-            follower = QueryMonitor(monitor, settings, query, admin, files)
+        def watched(query: StreamingQuery, _: Clock) -> tuple[Stop, QueryMonitor]:
+            query_monitor = QueryMonitor(monitor, settings, query, admin, files)
             log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
-            with Clock(spark, settings, query) as clock:
-                beside = Beside(Report(query, follower.follow), lease, clock, watch, follower)
-                attend(query, until(query, stop, terms.through), beside)
-            return not stop.is_set()
+            return stop.wait, query_monitor
 
-        keep_going(start, running, follow)
+        keep_going(start, running, topics, stop, watched)
 
 
 def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = None) -> Agreement:
@@ -290,4 +285,4 @@ def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: t
     except PySparkException as error:  # a cold driver works as well, only slower
         log.debug("the warm-up failed: %s", error)
     finally:
-        CheckpointFiles(spark, settings.checkpoint).delete(folder)
+        checkpoint.CheckpointFiles(spark, settings.checkpoint).delete(folder)

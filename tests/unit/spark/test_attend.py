@@ -50,9 +50,10 @@ def test_a_micro_batch_that_does_not_end_is_interrupted(monkeypatch: pytest.Monk
     monkeypatch.setattr(sinks, "end_after_batch", lambda _: query.steps.append("end"))
     monkeypatch.setattr(attend, "_set_level", lambda _, level: query.steps.append(level))
     monkeypatch.setattr(quarantine, "FailureWatch", lambda _: None)
+    monkeypatch.setattr(attend, "Report", lambda *_: None)
     nothing: Any = None
     clock: Any = Clock()
-    attend.attend(query, stop, attend.Beside(nothing, nothing, clock, nothing))
+    attend.attend(query, stop.wait, nothing, clock, nothing, monitor=None)
     assert query.steps == ["end", "wait", "OFF", "interrupt"]
 
 
@@ -88,10 +89,11 @@ def test_a_query_that_must_not_go_on_is_interrupted_at_once(monkeypatch: pytest.
     query, beside = Endless(), Beside()
     monkeypatch.setattr(attend, "_set_level", lambda _, level: query.steps.append(level))
     monkeypatch.setattr(quarantine, "FailureWatch", lambda _: beside)
+    monkeypatch.setattr(attend, "Report", lambda *_: beside)
     as_any: Any = beside
     running: Any = query
     with pytest.raises(type(raised)):
-        attend.attend(running, threading.Event(), attend.Beside(as_any, as_any, as_any, as_any))
+        attend.attend(running, threading.Event().wait, as_any, as_any, as_any, monitor=None)
     assert query.steps == ["OFF", "interrupt", *(["ERROR"] if isinstance(raised, EntriesLethal) else [])]
 
 
@@ -101,7 +103,7 @@ def test_the_end_of_a_job_is_limited() -> None:
     stop = threading.Event()
     with subprocess.Popen(["sleep", "60"]) as jvm:
         spark: Any = Spark(jvm)
-        with attend.limited(stop, 0.1) as limit:
+        with attend.Limit(stop, 0.1) as limit:
             limit.watch(spark)
             stop.set()
             jvm.wait(60)
@@ -114,7 +116,7 @@ def _refused() -> None:
 
 
 def _fails(stop: threading.Event) -> None:
-    with attend.limited(stop):
+    with attend.Limit(stop):
         stop.set()
         _refused()
 

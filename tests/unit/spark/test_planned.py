@@ -127,18 +127,13 @@ def test_the_query_ends_when_the_micro_batch_is_committed() -> None:
             """Return the number of the last micro-batch."""
             return self.number
 
-    class Never:
-        """A wish that is never there."""
-
-        def wait(self, _: float, /) -> bool:
-            """Return False."""
-            return False
+    def never(_: float) -> bool:
+        return False
 
     query: Any = Query()
-    never = Never()
     through = until(query, never, NUMBER)
     looks = []
     for query.number in (None, NUMBER - 1, NUMBER, NUMBER + 1):
-        looks.append(through.wait(0))
+        looks.append(through(0))
     assert looks == [False, False, True, True]
     assert until(query, never, None) is never

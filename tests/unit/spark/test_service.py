@@ -23,7 +23,7 @@ from streaming.errors import (
 )
 from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
-from streaming.spark import attend, checkpoint, clock, job, notes, provision, quarantine, service, session, sinks
+from streaming.spark import attend, checkpoint, clock, job, notes, provision, quarantine, query, service, session, sinks
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.expand import NO_PRECAUTIONS
 from streaming.spark.failures import end_of_java, explained, one_line
@@ -88,14 +88,6 @@ class Well(Idle):
     def found(self) -> EntriesLethal | None:
         """Nothing."""
         return None
-
-
-class Past:
-    """Wish that is there at once."""
-
-    def wait(self, _: float, /) -> bool:
-        """Return True."""
-        return True
 
 
 class Held(Idle):
@@ -215,10 +207,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(notes, "settings_of_plan", lambda _, wanted, *__: Terms(wanted))
     monkeypatch.setattr(sinks, "end_after_batch", step("end"))
     monkeypatch.setattr(service, "Lease", Held)
-    monkeypatch.setattr(service, "Clock", Idle)
+    monkeypatch.setattr(query, "Clock", Idle)
     monkeypatch.setattr(service, "KafkaAdmin", Kafka)
-    monkeypatch.setattr(service, "TopicWatch", Idle)
-    monkeypatch.setattr(service, "Report", Idle)
+    monkeypatch.setattr(query, "TopicWatch", Idle)
+    monkeypatch.setattr(attend, "Report", Idle)
     monkeypatch.setattr(service, "QueryMonitor", Fed)
     return done
 
@@ -384,7 +376,7 @@ def test_settings_of_a_start_apply_when_the_planned_micro_batch_is_committed(
     former = settings("/former")
     terms = iter([Terms(former, 7), Terms(SETTINGS)])
     monkeypatch.setattr(notes, "settings_of_plan", lambda *_: next(terms))
-    monkeypatch.setattr(service, "until", lambda _, stop, through: stop if through is None else Past())
+    monkeypatch.setattr(query, "until", lambda _, stop, through: stop if through is None else lambda _: True)
     monkeypatch.setattr(signal, "raise_signal", lambda _: None)
     monkeypatch.setattr(threading.Event, "wait", polled(lambda: True))
     service.run(settings())
@@ -428,7 +420,7 @@ def test_a_job_whose_clock_has_failed_ends(steps: list[str], monkeypatch: pytest
         def check(self) -> None:
             raise JobFailed("the clock of the job has stopped")
 
-    monkeypatch.setattr(service, "Clock", Broken)
+    monkeypatch.setattr(query, "Clock", Broken)
     with pytest.raises(JobFailed, match="the clock of the job has stopped"):
         service.run(settings())
     assert steps[-1] == "end"
