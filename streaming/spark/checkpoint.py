@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlparse
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ from streaming.config import Settings
 from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnusable
 from streaming.kafka.facts import START_ANEW, NotedTopic, Offsets, rebuild
 from streaming.kafka.permissions import own_group, partition_names
+from streaming.spark import positions
 from streaming.spark.failures import one_line
 from streaming.storage import journal, s3
 from streaming.storage.folder import IDENTITY, QUERY
@@ -44,6 +45,8 @@ _INITIAL = f"{QUERY}/sources/0/0"
 
 _EXPECTED: Final = ("FileNotFoundException", "FileAlreadyExistsException")
 """Ends of the names of exceptions that callers handle."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -205,6 +208,22 @@ def for_java(checkpoint: str) -> str:
     return checkpoint if urlparse(checkpoint).scheme else f"file://{Path(checkpoint).absolute()}"
 
 
+def read_note(files: CheckpointFiles, location: str, name: str, parse: Callable[[bytes], T], remedy: str) -> T | None:
+    """Return the parsed note of the checkpoint at a location; None if it has none.
+
+    Raises:
+        CheckpointMismatch: the note cannot be read; the message ends with the remedy.
+    """
+    return _parsed(files, location, name, parse, remedy) if files.exists(name) else None
+
+
+def _parsed(files: CheckpointFiles, location: str, name: str, parse: Callable[[bytes], T], remedy: str) -> T:
+    try:
+        return parse(files.read(name))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointMismatch(f"{location.rstrip('/')}/{name} cannot be read: {error}. {remedy}") from None
+
+
 def default_partitions() -> int:
     """Return the default number of state partitions: one task for each processor of this machine, up to a maximum."""
     return min(os.cpu_count() or 1, MAX_DEFAULT_PARTITIONS)
@@ -329,39 +348,17 @@ def _logged(files: CheckpointFiles) -> list[str]:
 
 def _offsets(files: CheckpointFiles, settings: Settings, name: str) -> Offsets:
     """Return the offsets in the last line of a file of the query."""
-    try:
-        by_topic = _parse(files.read(name).rstrip().rpartition(b"\n")[2])
-        return {
-            topic: {int(number): int(offset) for number, offset in partitions.items()}
-            for topic, partitions in by_topic.items()
-        }
-    except (OSError, ValueError) as error:
-        raise CheckpointMismatch(
-            f"{settings.checkpoint}/{name} cannot be read: {error}. "
-            f"Restore the whole checkpoint from a copy that was made while the job was stopped, or {START_ANEW}."
-        ) from None
+    remedy = f"Restore the whole checkpoint from a copy that was made while the job was stopped, or {START_ANEW}."
+    parse = positions.parse
+    return _parsed(files, settings.checkpoint, name, lambda it: parse(it.rstrip().rpartition(b"\n")[2]), remedy)
 
 
 def _read(files: CheckpointFiles, checkpoint: str) -> dict[str, Any] | None:
     """Return the identity of a checkpoint; None if it is new."""
-    file = f"{checkpoint.rstrip('/')}/{IDENTITY}"
-    if not files.exists(IDENTITY):
-        if files.exists(QUERY):
-            raise CheckpointMismatch(
-                f"{file} is missing, so the settings with which the checkpoint was made are unknown. "
-                f"Restore the file from a copy of the checkpoint, or {START_ANEW}."
-            )
-        return None
-    try:
-        return _parse(files.read(IDENTITY))
-    except (OSError, ValueError) as error:
+    remedy = f"Restore the file from a copy of the checkpoint, or {START_ANEW}."
+    if not files.exists(IDENTITY) and files.exists(QUERY):
         raise CheckpointMismatch(
-            f"{file} cannot be read: {error}. Restore the file from a copy of the checkpoint, or {START_ANEW}."
-        ) from None
-
-
-def _parse(content: bytes) -> dict[str, Any]:
-    values = orjson.loads(content)
-    if isinstance(values, dict):
-        return values
-    raise ValueError("it holds no JSON object")
+            f"{checkpoint.rstrip('/')}/{IDENTITY} is missing, so the settings with which the checkpoint was made are "
+            f"unknown. {remedy}"
+        )
+    return read_note(files, checkpoint, IDENTITY, lambda content: {**orjson.loads(content)}, remedy)

@@ -2,19 +2,18 @@
 
 import logging
 import secrets
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import orjson
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
-from streaming.errors import CheckpointMismatch, CheckpointUnfinished
+from streaming.errors import CheckpointUnfinished
 from streaming.kafka.facts import Offsets
 from streaming.spark import checkpoint, kafka_admin, positions
-from streaming.spark.checkpoint import Agreement, CheckpointFiles
+from streaming.spark.checkpoint import Agreement, CheckpointFiles, read_note
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.storage.folder import QUERY, local_path, make_private, write_private
 from streaming.worker.bounds import bounds_of
@@ -22,8 +21,6 @@ from streaming.worker.limits_note import LIMITS, Limits, dump, parse
 from streaming.worker.signature import SIGNATURE, Signer
 
 log = logging.getLogger("reexpand")
-
-T = TypeVar("T")
 
 _RESTORE: Final = "Restore the file from a copy of the checkpoint, or delete it while the job is stopped: the job then"
 
@@ -49,20 +46,6 @@ _SECRET_BYTES = 32
 
 REBUILD: Final = "rebuild.json"
 """File of a checkpoint that was made or replaced by a rebuild."""
-
-
-def read_note(files: CheckpointFiles, location: str, name: str, parse: Callable[[bytes], T], remedy: str) -> T | None:
-    """Return the parsed note of the checkpoint at a location; None if it has none.
-
-    Raises:
-        CheckpointMismatch: the note cannot be read; the message ends with the remedy.
-    """
-    if not files.exists(name):
-        return None
-    try:
-        return parse(files.read(name))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointMismatch(f"{location.rstrip('/')}/{name} cannot be read: {error}. {remedy}") from None
 
 
 def note_limits(spark: SparkSession, settings: Settings, adopted: Offsets | None = None) -> None:

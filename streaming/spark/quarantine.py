@@ -11,10 +11,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config import Settings
 from streaming.errors import EntriesLethal, JobFailed
 from streaming.spark import checkpoint, kafka_admin
-from streaming.spark.checkpoint import Agreement, CheckpointFiles
+from streaming.spark.checkpoint import Agreement, CheckpointFiles, read_note
 from streaming.spark.expand import Precautions
 from streaming.spark.kafka_admin import KafkaAdmin
-from streaming.spark.notes import read_note
 from streaming.worker.quarantine import MAX_PER_HOUR, NOTE, Decision, Quarantine, now_ms
 from streaming.worker.rehearsal import lethal_entries
 

@@ -201,15 +201,17 @@ def test_progress_is_what_the_query_has_read_and_planned(folder: Path) -> None:
     assert checkpoint.progress(SPARK, made).read == wanted.planned
 
 
-@pytest.mark.parametrize("content", [b"", b"v1\n{}\n[]", b"v1\n{}\n{"])
-def test_an_offset_log_that_cannot_be_read_is_named(folder: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"v1\n{}\n[]", b"v1\n{}\n{", None])
+def test_an_offset_log_that_cannot_be_read_is_named(folder: Path, content: bytes | None) -> None:
+    """A missing file as well: without it, all records would count as unread."""
     made = begin(folder)
     log(folder, "sources/0/0")
     log(folder, "offsets/0")
-    (folder / "query/offsets/0").write_bytes(content)
+    file = folder / "query" / ("sources/0/0" if content is None else "offsets/0")
+    file.unlink() if content is None else file.write_bytes(content)
     with pytest.raises(CheckpointMismatch) as caught:
         checkpoint.progress(SPARK, made)
-    assert str(caught.value).startswith(f"{folder}/query/offsets/0 cannot be read: ")
+    assert str(caught.value).startswith(f"{file} cannot be read: ")
 
 
 @pytest.mark.parametrize(
