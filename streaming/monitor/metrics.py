@@ -1,18 +1,16 @@
 """Metrics of a job, in a dedicated registry, and the memory of its processes, from /proc."""
 
-import itertools
 import os
 import platform
-import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streaming.monitor.batch import TOTAL, BatchReport, LagMeter, ShardSizes, skew
@@ -42,36 +40,14 @@ _KEPT_SECONDS: Final = 30.0
 ADD_AND_REMOVE: Final = {Op.ADD: "add", Op.REMOVE: "remove"}
 
 
-class WeightedHistogram:
-    """Histogram of a series with weighted observations, which prometheus_client does not support.
+class WeightedHistogram(Histogram):
+    """Histogram with weighted observations, for which prometheus_client has no function."""
 
-    Args:
-        name: name of the metric.
-        text: description of the metric.
-        bounds: ascending upper bounds of the buckets; the last bucket has none.
-    """
-
-    def __init__(self, name: str, text: str, bounds: Sequence[float]) -> None:
-        self._name = name
-        self._text = text
-        self._bounds = bounds
-        self._weights = [0.0] * (len(bounds) + 1)
-        self._sum = 0.0
-        self._lock = threading.Lock()
-
-    def observe(self, values: Iterable[float], weight: float) -> None:
+    def observe_all(self, values: Iterable[float], weight: float) -> None:
         """Count each value with a weight."""
-        with self._lock:
-            for value in values:
-                self._weights[bisect_left(self._bounds, value)] += weight
-                self._sum += value * weight
-
-    def family(self) -> HistogramMetricFamily:
-        """Return the histogram as a metric."""
-        with self._lock:
-            totals = list(itertools.accumulate(self._weights))
-            buckets = [*zip(map(str, map(float, self._bounds)), totals[:-1], strict=True), ("+Inf", totals[-1])]
-            return HistogramMetricFamily(self._name, self._text, buckets=buckets, sum_value=self._sum)
+        for value in values:
+            self._sum.inc(value * weight)
+            self._buckets[bisect_left(self._upper_bounds, value)].inc(weight)
 
 
 class Metrics(Collector):
@@ -98,12 +74,12 @@ class Metrics(Collector):
         build = Gauge("reexpand_build_info", "Versions of the job.", ("version", "spark", "python"),
                       registry=self.registry)  # fmt: skip
         build.labels(metadata.version("reexpand"), spark, platform.python_version()).set(1)
+        self.registry.register(self)
         self._latency = WeightedHistogram(
             "reexpand_latency_seconds",
             "Time from the timestamp of an event to the commit of its micro-batch, once for each key that applied it.",
-            _LATENCY_BUCKETS,
-        )
-        self.registry.register(self)
+            buckets=_LATENCY_BUCKETS, registry=self.registry,
+        )  # fmt: skip
 
     def _make_counters(self) -> None:
         registry = self.registry
@@ -170,7 +146,7 @@ class Metrics(Collector):
             self.shards.follow(key)
             if key.parent:
                 waits = (max(0.0, batch.ended - timestamp / 1_000) for timestamp in key.times)
-                self._latency.observe(waits, key.weight)
+                self._latency.observe_all(waits, key.weight)
 
     def reached(self, stage: str, seconds: float) -> None:
         """Record when a stage of the start was first reached: `ready`, `first-micro-batch`, `caught-up`."""
@@ -179,7 +155,7 @@ class Metrics(Collector):
             self._recovery.labels(stage).set(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges that are computed at each scrape, and the latencies."""
+        """Yield the gauges that are computed at each scrape."""
         yield from self._of_health()
         yield from self._of_lag()
         yield from self._of_shards()
@@ -187,7 +163,6 @@ class Metrics(Collector):
         for process, size in self._memory().items():
             memory.add_metric((process,), size)
         yield memory
-        yield self._latency.family()
 
     def _of_health(self) -> Iterator[Metric]:
         answer = self._health.answer()

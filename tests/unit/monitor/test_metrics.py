@@ -133,10 +133,11 @@ def test_names_of_parents_in_metrics_have_a_bounded_length() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(1, 9))))
 def test_a_histogram_counts_each_value_as_often_as_its_weight_says(values: list[tuple[float, int]]) -> None:
-    histogram = WeightedHistogram("h", "text", (1.0, 5.0))
+    histogram = WeightedHistogram("h", "text", buckets=(1.0, 5.0), registry=None)
     for number, weight in values:
-        histogram.observe([number], weight)
-    found = {sample.labels.get("le"): sample.value for sample in histogram.family().samples if "bucket" in sample.name}
+        histogram.observe_all([number], weight)
+    (family,) = histogram.collect()
+    found = {sample.labels.get("le"): sample.value for sample in family.samples if "bucket" in sample.name}
     bounds = {"1.0": 1.0, "5.0": 5.0, "+Inf": float("inf")}
     assert found == {name: sum(weight for each, weight in values if each <= bound) for name, bound in bounds.items()}
 
