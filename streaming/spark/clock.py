@@ -7,7 +7,7 @@ on: it reads the new topic from its present end, and the alarms for which shards
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Self
 
 import orjson
@@ -83,11 +83,8 @@ def remind(spark: SparkSession, settings: Settings) -> None:
     files = CheckpointFiles(spark, settings.checkpoint)
     if not (files.exists(NOTE) and orjson.loads(files.read(NOTE))[_REMIND]):
         return
-    count = 0
     with Producer(spark, settings) as producer:
-        for key, value in _reminders(spark, settings, files):
-            producer.send(settings.clock, key.decode(), (value or b"").decode())
-            count += 1
+        count = producer.send_all(settings.clock, _reminders(spark, settings, files))
     files.write(NOTE, orjson.dumps({_REMIND: False}))
     log.info("wrote %d alarms to %s once more, for the shards that wait for them", count, settings.clock)
 
@@ -117,25 +114,6 @@ def _set_brokers_time(settings: Settings, admin: KafkaAdmin) -> None:
         )
 
 
-class BrokerTime:
-    """Estimate of the broker's time that never runs ahead: it counts on from the last accepted record."""
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._ahead_ms: int | None = None
-
-    def learn(self, taken_ms: int) -> None:
-        """Update the estimate from the timestamp of a record that the broker has just accepted."""
-        self._ahead_ms = taken_ms - self._elapsed_ms()
-
-    def now_ms(self) -> int | None:
-        """Return the time in milliseconds since the epoch; None if nothing is known yet."""
-        return None if self._ahead_ms is None else self._ahead_ms + self._elapsed_ms()
-
-    def _elapsed_ms(self) -> int:
-        return int(self._monotonic() * 1_000)
-
-
 class Clock:
     """Thread for the clock stream: writes the time as long as the context is open.
 
@@ -143,15 +121,15 @@ class Clock:
     when the query has committed micro-batches up to there. So when a client or a topic ends, all records that were in
     Kafka by then have been read, and while the job is behind, no time passes.
 
-    The time is the broker's, independent of this machine's clock. A tick that cannot be written is left out: the next
-    tick covers it.
+    The time is the broker's, independent of this machine's clock: it counts on from the last accepted record, and never
+    runs ahead. A tick that cannot be written is left out: the next tick covers it.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, query: StreamingQuery) -> None:
         self._spark = spark
         self._settings = settings
         self._query = query
-        self._time = BrokerTime()
+        self._ahead_ms: int | None = None
         self._failure: Exception | None = None
         self._begun_ms: int | None = None
         self._has_told_present = not settings.tick_interval_ms
@@ -218,10 +196,10 @@ class Clock:
 
     def _tick(self, producer: Producer, admin: KafkaAdmin) -> None:
         """Write the present time when all that is in Kafka now has been read."""
-        now = self._time.now_ms()
-        if now is None:
+        if self._ahead_ms is None:
             self._write(producer, 0)
             return
+        now = self._ahead_ms + _monotonic_ms()
         try:
             present = admin.ends(self._settings.inputs)
         except KafkaUnavailable as error:
@@ -247,8 +225,12 @@ class Clock:
         except NotWritten as error:
             log.warning("a tick cannot be written: %s", error)
         else:
-            self._time.learn(taken)
+            self._ahead_ms = taken - _monotonic_ms()
             if self._begun_ms is None:
                 self._begun_ms = taken
             elif tick >= self._begun_ms:
                 self._has_told_present = True
+
+
+def _monotonic_ms() -> int:
+    return int(time.monotonic() * 1_000)

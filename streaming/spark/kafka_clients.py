@@ -92,16 +92,18 @@ class Producer:
         """
         return self._timestamp(topic, self._send(topic, key, value))
 
-    def send_all(self, topic: str, records: Iterable[KafkaRecord]) -> None:
-        """Write records, and wait until Kafka has them.
+    def send_all(self, topic: str, records: Iterable[KafkaRecord]) -> int:
+        """Write records, wait until Kafka has them, and return their number.
 
         Raises:
             NotWritten: Kafka did not take one of them in time.
         """
-        rest = iter(records)
+        rest, count = iter(records), 0
         while some := list(islice(rest, _RECORDS_AT_ONCE)):
             for sent in [self._send(topic, key.decode(), (value or b"").decode()) for key, value in some]:
                 self._timestamp(topic, sent)
+            count += len(some)
+        return count
 
     def _send(self, topic: str, key: str, value: str) -> Any:
         return self._producer.send(self._package.ProducerRecord(topic, key, value))

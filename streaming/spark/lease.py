@@ -12,10 +12,9 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import orjson
 from py4j.protocol import Py4JJavaError
@@ -33,8 +32,7 @@ _ENDED = "ZX"
 """States of a process in /proc that has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """A driver, and whether it still holds the checkpoint.
 
     Attributes:
@@ -71,16 +69,11 @@ class Holder:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the holder of a text made by `text`, of any release."""
-        found = orjson.loads(text)
-        return cls(**{each.name: found[each.name] for each in fields(cls) if each.name in found})
+        return cls(**{name: value for name, value in orjson.loads(text).items() if name in cls._fields})
 
     def text(self) -> str:
         """Return the holder as JSON."""
-        return orjson.dumps(asdict(self)).decode()
-
-    def as_released(self) -> Self:
-        """Return the same driver after its orderly end."""
-        return replace(self, released=True)
+        return orjson.dumps(self._asdict()).decode()
 
     def has_ended(self) -> bool:
         """Return whether it has surely ended: in order, or its processes were of this machine and are gone."""
@@ -154,7 +147,8 @@ class Lease:
         self._kafka = jvm.org.apache.kafka.clients
         self.checkpoint_id = checkpoint_id
         self._group = own_group(checkpoint_id)
-        self._admin = self._call(lambda: self._kafka.admin.Admin.create(self._options()))
+        self._options = client_properties(jvm, settings, _TIMEOUTS)
+        self._admin = self._call(lambda: self._kafka.admin.Admin.create(self._options))
         self._partition = jvm.org.apache.kafka.common.TopicPartition(settings.clock, 0)
         self._producer: Any = None
         self._beats = 0
@@ -174,7 +168,7 @@ class Lease:
             self._thread.join()
         try:
             if self._mine is not None and self._successor is None:
-                self._beat(self._mine.as_released())
+                self._beat(self._mine._replace(released=True))
         except JAVA_ERRORS:  # the next driver waits for LEASE_SECONDS
             log.debug("the lease could not be released")
         for client in (self._producer, self._admin):
@@ -261,12 +255,6 @@ class Lease:
             "This one has ended."
         )
 
-    def _options(self, **more: str) -> Any:
-        options = client_properties(self._jvm, self._settings, _TIMEOUTS)
-        for key, value in more.items():
-            options.put(key.replace("_", "."), value)
-        return options
-
     def _call(self, action: Any) -> Any:
         try:
             return action()
@@ -332,8 +320,8 @@ class Lease:
         """Replace the producer; from now on the broker refuses the beats of all others."""
         self._close(self._producer)
         serializer = self._jvm.org.apache.kafka.common.serialization.StringSerializer
-        options = self._options(transactional_id=self._group)
-        self._producer = self._kafka.producer.KafkaProducer(options, serializer(), serializer())
+        self._options.put("transactional.id", self._group)
+        self._producer = self._kafka.producer.KafkaProducer(self._options, serializer(), serializer())
         self._producer.initTransactions()
 
     def _close(self, client: Any) -> None:

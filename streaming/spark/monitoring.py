@@ -117,7 +117,6 @@ class QueryMonitor:
         self._next_news = time.monotonic() + _NEWS_SECONDS
         self._asked = self._well = time.monotonic()
         self._again = time.monotonic() + _COMMIT_AGAIN_SECONDS
-        self._down_since: datetime | None = None
         self._caught_up = self._has_told = False
         self._files = files
         self._next_note = time.monotonic() + _KEEP_SECONDS
@@ -154,7 +153,7 @@ class QueryMonitor:
             self._asked = now
             self._read = positions.committed(self._query)
             self._ends.ask(self._read)
-        if now >= self._next_commit and self._down_since is None:
+        if now >= self._next_commit and not self._health.unreachable_seconds:
             self._next_commit = now + _COMMIT_SECONDS
             self._commit(now)
         if now >= self._next_note:
@@ -194,19 +193,15 @@ class QueryMonitor:
         self._tell_progress(now)
 
     def _note_outage(self, now: float, reason: str) -> None:
-        if self._down_since is None:
-            self._down_since = datetime.now().astimezone() - timedelta(seconds=now - self._well)
-            log.warning(
-                "Kafka unreachable since %s: %s. The job waits for it",
-                self._down_since.isoformat(sep=" ", timespec="seconds"),
-                reason.rstrip("."),
-            )
+        if not self._health.unreachable_seconds:
+            since = datetime.now().astimezone() - timedelta(seconds=now - self._well)
+            text = since.isoformat(sep=" ", timespec="seconds")
+            log.warning("Kafka unreachable since %s: %s. The job waits for it", text, reason.rstrip("."))
         self._health.note_kafka(unreachable_for=now - self._well)
 
     def _note_answer(self, now: float) -> None:
-        if self._down_since is not None:
+        if self._health.unreachable_seconds:
             log.info("Kafka is back after %.0f s", now - self._well)
-            self._down_since = None
         self._well = now
         self._health.note_kafka(unreachable_for=None)
 

@@ -25,7 +25,8 @@ def committed(query: StreamingQuery) -> Offsets:
     """Return the positions of committed micro-batches in the inputs; empty before the first micro-batch."""
     java: Any = query
     progress = java._jsq.streamingQuery().committedOffsets()  # noqa: SLF001 - PySpark shows no more than past progress
-    return parse(str(progress.values().head().json())) if progress.nonEmpty() else {}
+    text = str(progress.values().mkString())  # of the only source, as JSON
+    return parse(text) if text else {}
 
 
 def parse(text: str | bytes) -> Offsets:

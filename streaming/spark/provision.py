@@ -4,7 +4,7 @@ import logging
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import orjson
@@ -17,6 +17,7 @@ from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.kafka.permissions import Grant, checkpoint_of, grants, missing, writable
 from streaming.kafka.specs import INPUT, answers_spec, flaws, specs
 from streaming.records.parsing import parse_group_event
+from streaming.records.writing import KafkaRecord
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.kafka_admin import KafkaAdmin
@@ -141,20 +142,17 @@ def explaining_refusals(admin: KafkaAdmin, settings: Settings, group: str) -> It
     try:
         yield
     except ReexpandError as error:
-        raise _explained(error, admin, settings, group) from error
-
-
-def _explained(error: ReexpandError, admin: KafkaAdmin, settings: Settings, group: str) -> ReexpandError:
-    text = str(error)
-    if REFUSED not in text and not isinstance(error, TopicReplaced):  # a topic that may not be seen looks deleted
-        return error
-    try:
-        found = lacking(admin, settings, group)
-    except KafkaUnavailable:
-        return error
-    if _TRANSACTIONS_REFUSED in text:
-        found += [grant for grant in grants("job", settings) if grant.kind == "TRANSACTIONAL_ID"]
-    return KafkaUnavailable(f"{missing(found)}.") if found else error
+        text = str(error)
+        if REFUSED not in text and not isinstance(error, TopicReplaced):  # a topic that may not be seen looks deleted
+            raise
+        found = []
+        with suppress(KafkaUnavailable):
+            found = lacking(admin, settings, group)
+            if _TRANSACTIONS_REFUSED in text:
+                found += [grant for grant in grants("job", settings) if grant.kind == "TRANSACTIONAL_ID"]
+        if not found:
+            raise
+        raise KafkaUnavailable(f"{missing(found)}.") from error
 
 
 def provide_answers(admin: KafkaAdmin, settings: Settings) -> bool:
@@ -164,12 +162,12 @@ def provide_answers(admin: KafkaAdmin, settings: Settings) -> bool:
         if spec.name not in admin.names() and admin.create(spec):
             admin.ids_of_new([spec.name])
         allowed = admin.allowed_on_topics([spec.name]).get(spec.name)
-    except KafkaUnavailable as error:
-        # A topic that may not be seen looks missing, and may not be created.
-        problem = missing([writable(spec.name)]) if REFUSED in str(error) else str(error)
-    else:
         if allowed is None or "WRITE" in allowed:
             return True
+        problem = REFUSED
+    except KafkaUnavailable as error:  # a topic that may not be seen looks missing, and may not be created
+        problem = str(error)
+    if REFUSED in problem:
         problem = missing([writable(spec.name)])
     log.warning("`reexpand explain` and the like get no answers from this job: %s", problem.rstrip("."))
     return False
@@ -188,8 +186,7 @@ def end_abandoned(spark: SparkSession, settings: Settings, admin: KafkaAdmin) ->
     """
     left: dict[str, list[str]] = defaultdict(list)
     for name in sorted(admin.open_transactions()):
-        checkpoint_id = checkpoint_of(name)
-        if checkpoint_id is not None:
+        if checkpoint_id := checkpoint_of(name):
             left[checkpoint_id].append(name)
     for checkpoint_id, producers in left.items():
         with Lease(spark, settings, checkpoint_id) as lease:
@@ -239,6 +236,5 @@ def publish_groups(spark: SparkSession, settings: Settings, events: Mapping[str,
     if not events:
         return
     with Producer(spark, settings) as producer:
-        for group, event in events.items():
-            producer.send(settings.group_events, group, event.decode())
+        producer.send_all(settings.group_events, (KafkaRecord(group.encode(), each) for group, each in events.items()))
     log.info("wrote the attributes of %d groups", len(events))

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from unittest.mock import MagicMock, patch
 
 import pytest
@@ -18,7 +17,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes 
 def test_the_broker_keeps_all_of_it() -> None:
     holder = Holder.of_this_process(7)
     assert Holder.parse(holder.text()) == holder
-    assert Holder.parse(holder.as_released().text()).released
+    assert Holder.parse(holder._replace(released=True).text()).released
 
 
 def test_it_is_named_by_process_machine_and_start() -> None:
@@ -31,7 +30,7 @@ def test_a_process_that_lives_has_not_ended() -> None:
 
 
 def test_one_that_has_released_it_has_ended() -> None:
-    assert Holder.of_this_process(1).as_released().has_ended()
+    assert Holder.of_this_process(1)._replace(released=True).has_ended()
 
 
 @linux
@@ -41,7 +40,7 @@ def test_a_process_of_this_machine_that_is_gone_has_ended() -> None:
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     gone = Holder.parse(found.stdout)
     assert gone.has_ended()
-    assert replace(gone, pid=os.getpid()).has_ended()
+    assert gone._replace(pid=os.getpid()).has_ended()
 
 
 @linux
@@ -51,11 +50,11 @@ def test_nothing_is_known_of_a_process_elsewhere(number: int) -> None:
     mine = Holder.of_this_process(1)
     words = mine.process.split()
     words[number] = "other"
-    assert not replace(mine, pid=2**22 + 1, process=" ".join(words)).has_ended()
+    assert not mine._replace(pid=2**22 + 1, process=" ".join(words)).has_ended()
 
 
 def test_nothing_is_known_where_processes_cannot_be_looked_at() -> None:
-    assert not replace(Holder.of_this_process(1), process="").has_ended()
+    assert not Holder.of_this_process(1)._replace(process="").has_ended()
 
 
 @pytest.mark.parametrize("error", [Py4JError("no answer"), ConnectionRefusedError()], ids=["while", "after"])
