@@ -21,8 +21,7 @@ from streaming.spark.clock import Clock
 from streaming.spark.failures import explained, text_of
 from streaming.spark.kafka_admin import KafkaAdmin, TopicIds
 from streaming.spark.lease import Lease
-from streaming.spark.monitoring import QueryMonitor
-from streaming.spark.report import Report
+from streaming.spark.monitoring import QueryMonitor, Report
 
 log = logging.getLogger("reexpand")
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.spark import report
-from streaming.spark.report import Report
+from streaming.spark.monitoring import Report, add_up
 
 
 @dataclass
@@ -55,10 +54,10 @@ class Query:
 def test_counts_are_sums_over_the_keys() -> None:
     facts = ["p", 0, 1, 2, 3, [4], 1.0, [[2, 0, 4]]]
     rows = [{"add:SUBSCRIBED": 1, "ignored:stale-version": 3, "facts": facts}, {"ignored:stale-version": 4}]
-    total, keys = report.add_up({"sink": {"metrics": {"counts": json.dumps(rows)}}})
+    total, keys = add_up({"sink": {"metrics": {"counts": json.dumps(rows)}}})
     assert total == {"add:SUBSCRIBED": 1, "ignored:stale-version": 7}
     assert [list(each) for each in keys] == [facts]
-    assert report.add_up({}) == ({}, [])
+    assert add_up({}) == ({}, [])
 
 
 def lines(caplog: pytest.LogCaptureFixture, *recent: Progress) -> list[tuple[int, str]]:

@@ -17,7 +17,7 @@ from streaming.expansion.topics import TopicChanges
 from streaming.records.model import Reason, Source
 from streaming.records.updates import Problem
 from streaming.records.writing import UpdateWriter
-from streaming.spark import report
+from streaming.spark import monitoring
 from streaming.state import ShardState
 from streaming.storage.store import StateStore
 from streaming.tuning import Tuning
@@ -249,8 +249,8 @@ def test_the_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     said = [
         payload for output in _outputs(steps) for kind, _, payload in output.all_rows() if kind == OutputKind.COUNTS
     ]
-    total, _ = report.add_up({"sink": {"metrics": {"counts": f"[{b','.join(said).decode()}]"}}})
-    failures = report.take_failures(total)
+    total, _ = monitoring.add_up({"sink": {"metrics": {"counts": f"[{b','.join(said).decode()}]"}}})
+    failures = monitoring.take_failures(total)
     assert failures[0][:4] == (NAMES[SUBSCRIPTIONS], 0, 4, 0)
     assert "TypeError at tests" not in failures[0][4]
     assert total == {"dead-letter:not-applicable": 16}
