@@ -12,46 +12,10 @@ from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.kafka.facts import START_ANEW, NotedTopic
 from streaming.spark import checkpoint
 from streaming.storage import journal
+from tests.unit.spark.conftest import Files
 
 SPARK: Any = None
 TOPICS = {"updates": NotedTopic("lite-subscription-updates", "id-1"), "clock": NotedTopic("lite-clock", "id-2")}
-
-
-class LocalFiles:
-    """Files of a checkpoint without Spark."""
-
-    def __init__(self, _: object, root: str) -> None:
-        self._root = Path(root)
-
-    def exists(self, name: str) -> bool:
-        """As Spark's."""
-        return (self._root / name).exists()
-
-    def read(self, name: str) -> bytes:
-        """As Spark's."""
-        return (self._root / name).read_bytes()
-
-    def numbers(self, name: str) -> list[int]:
-        """As Spark's."""
-        return sorted(int(file.name) for file in (self._root / name).glob("[0-9]*"))
-
-    def write(self, name: str, content: bytes) -> None:
-        """As Spark's."""
-        self._root.mkdir(exist_ok=True)
-        (self._root / name).write_bytes(content)
-
-    def create(self, name: str, content: bytes) -> None:
-        """As Spark's."""
-        self._root.mkdir(exist_ok=True)
-        with (self._root / name).open("xb") as file:
-            file.write(content)
-
-
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The folder of a new checkpoint."""
-    monkeypatch.setattr(checkpoint, "CheckpointFiles", LocalFiles)
-    return tmp_path / "checkpoint"
 
 
 def settings(folder: Path, **given: Any) -> Settings:
@@ -133,7 +97,7 @@ def test_a_new_checkpoint_that_appears_at_the_last_moment_is_that_of_another_dri
     made = settings(folder)
     first, second = checkpoint.agree(SPARK, made), checkpoint.agree(SPARK, made)
     checkpoint.fix(SPARK, made, first, TOPICS)
-    monkeypatch.setattr(LocalFiles, "exists", lambda *_: False)
+    monkeypatch.setattr(Files, "exists", lambda *_: False)
     with pytest.raises(CheckpointInUse, match="another driver has just started"):
         checkpoint.fix(SPARK, made, second, TOPICS)
 
