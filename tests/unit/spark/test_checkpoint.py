@@ -179,15 +179,19 @@ def test_an_offset_log_that_cannot_be_read_is_named(folder: Path, content: bytes
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("given", "wanted", "uri"),
     [
-        ("state", "{cwd}/state"),
-        ("./a b/../state/", "{cwd}/a b/../state"),
-        ("/var/lib/state", "/var/lib/state"),
-        ("file:///var/lib/state", "file:///var/lib/state"),
-        ("s3a://bucket/state", "s3a://bucket/state"),
+        ("state", "{cwd}/state", "file://{cwd}/state"),
+        ("./a b/../state/", "{cwd}/a b/../state", "file://{cwd}/a b/../state"),
+        ("/a b/%c", "/a b/%c", "file:///a b/%c"),
+        ("file:///var/lib/state", "file:///var/lib/state", "file:///var/lib/state"),
+        ("file:/c", "file:/c", "file:/c"),
+        ("s3a://bucket/state", "s3a://bucket/state", "s3a://bucket/state"),
+        ("hdfs:///c", "hdfs:///c", "hdfs:///c"),
     ],
 )
-def test_a_local_checkpoint_is_absolute(given: str, wanted: str) -> None:
+def test_a_local_checkpoint_is_absolute_and_a_uri_for_hadoop(given: str, wanted: str, uri: str) -> None:
     """Executors have working folders of their own."""
-    assert checkpoint.absolute(given) == wanted.format(cwd=os.getcwd())  # noqa: PTH109 - the other way to say it
+    cwd = os.getcwd()  # noqa: PTH109 - the other way to say it
+    assert checkpoint.absolute(given) == wanted.format(cwd=cwd)
+    assert checkpoint.for_java(given) == uri.format(cwd=cwd)

@@ -3,9 +3,10 @@
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -38,116 +39,80 @@ def settings(folder: str = "/c") -> Settings:
 SETTINGS = settings()
 
 
-class Query:
-    """A running query."""
-
-    isActive = True  # noqa: N815 - Spark's name
-
-    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: ARG002, N802 - Spark's name
-        """Ends at once."""
-        return True
-
-
-class Idle:
-    """Stands for the clock, the watch and the report."""
-
-    has_failed = False
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def write(self) -> None:
-        """Nothing."""
-
-    def check(self) -> None:
-        """Nothing."""
-
-    def look(self) -> None:
-        """Nothing."""
-
-
-class Fed(Idle):
-    """Stands for what feeds the metrics."""
-
-    def follow(self, batch: object) -> None:
-        """Nothing."""
-
-    def keep_sizes(self) -> None:
-        """Nothing."""
-
-
-class Well(Idle):
-    """Stands for the failures of tasks, of which there are none."""
-
-    def found(self) -> EntriesLethal | None:
-        """Nothing."""
-        return None
-
-
-class Held(Idle):
-    """Stands for the lease of the checkpoint, which nobody else wants."""
-
-    generation = 1
-
-    def acquire(self, **_: object) -> None:
-        """Become the holder."""
-
-    def successor(self) -> None:
-        """Nobody."""
-
-    find_successor = successor
-
-    def end_of_former(self) -> str:
-        """There was none."""
-        return "none"
-
-
-class Kafka(Idle):
-    """Stands for Kafka, which has the topics of the job."""
-
-    def names(self) -> set[str]:
-        """Names of all topics."""
-        return {*settings().inputs, settings().answers}
-
-    def allowed_on_topics(self, _names: Iterable[str]) -> dict[str, set[str]]:
-        """Return nothing: it does not say what it allows."""
-        return {}
-
-    def allowed_on_group(self, _group: str) -> None:
-        """Return nothing, as above."""
-
-    def open_transactions(self) -> set[str]:
-        """None."""
-        return set()
-
-    def end_transactions(self, producers: list[str]) -> None:
-        """Nothing is open."""
-
-
-class Spark:
-    """A session that can be stopped.
+class Job:
+    """A job whose parts do nothing.
 
     Attributes:
-        proc: process of its JVM.
+        steps: what the job does from its start to its end.
+        is_stopped: Ctrl-C ends the job as soon as its query runs.
     """
 
-    def __init__(self) -> None:
-        self.conf = self.sparkContext = self._gateway = self._accumulatorServer = self
-        self.proc: subprocess.Popen[bytes] | None = None
-        self.options: dict[str, object] = {}
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def part(module: Any, name: str) -> MagicMock:
+            made = MagicMock()
+            made.__enter__.return_value, made.__exit__.return_value = made, None
+            monkeypatch.setattr(module, name, lambda *_, **__: made)
+            return made
 
-    def set(self, name: str, value: object) -> None:
-        """Sets an option."""
-        self.options[name] = value
+        self.steps: list[str] = []
+        self.is_stopped = True
+        self.query = MagicMock(isActive=True)
+        self.query.awaitTermination.return_value = True
+        self.query.stop.side_effect = self.step("stop")
+        self.clock = part(query, "Clock")
+        self.clock.has_failed = False
+        self.failures = part(quarantine, "FailureWatch")
+        self.failures.found.return_value = None
+        self.kafka = part(service, "KafkaAdmin")
+        self.kafka.names.return_value = {*SETTINGS.inputs, SETTINGS.answers}
+        self.kafka.allowed_on_topics.return_value = {}
+        self.kafka.allowed_on_group.return_value = None
+        self.kafka.open_transactions.return_value = set()
+        self.lease = part(service, "Lease")
+        self.lease.generation, self.lease.end_of_former.return_value = 1, "none"
+        self.lease.successor.return_value = self.lease.find_successor.return_value = None
+        self.lease.acquire.side_effect = self.step("acquire")
+        for module, name in (
+            (query, "TopicWatch"),
+            (attend, "Report"),
+            (service, "QueryMonitor"),
+            (checkpoint, "CheckpointFiles"),
+        ):
+            part(module, name)
 
-    def stop(self) -> None:
-        """Ends it."""
+    def step(self, name: str, result: object = None) -> Callable[..., Any]:
+        """Return a function that is a step of the job."""
+
+        def take(*_: object, **__: object) -> object:
+            self.steps.append(name)
+            return result
+
+        return take
+
+    def build(self, *_: object) -> MagicMock:
+        """Start Spark, whose JVM is not ours."""
+        signal.signal(signal.SIGINT, aborted)
+        spark = MagicMock()
+        spark.sparkContext._gateway.proc = None
+        return spark
+
+    def start(self, _: object, settings: Settings, *__: object, silent: bool, answers: bool, **more: object) -> Any:
+        """Start the query."""
+        assert (silent, answers) == (False, True)
+        assert more == {"adopted": None, "precautions": NO_PRECAUTIONS}
+        self.steps.append(f"start {settings.checkpoint}")
+        if self.is_stopped:
+            signal.raise_signal(signal.SIGINT)
+        return self.query
+
+
+def raising(error: Exception) -> Callable[..., NoReturn]:
+    """Return a function that fails."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return fail
 
 
 def aborted(*_: object) -> NoReturn:
@@ -164,178 +129,133 @@ def _handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a job does from its start to its end; Ctrl-C ends it as soon as its query runs."""
-    done: list[str] = []
-
-    def build(*_: object) -> Spark:
-        signal.signal(signal.SIGINT, aborted)
-        return Spark()
-
-    def start(_: object, settings: Settings, *__: object, silent: bool, answers: bool, **more: object) -> Query:
-        assert not silent
-        assert answers
-        assert more == {"adopted": None, "precautions": NO_PRECAUTIONS}
-        done.append(f"start {settings.checkpoint}")
-        signal.raise_signal(signal.SIGINT)
-        return Query()
-
-    def step(name: str, result: object = None) -> Any:
-        def take(*_: object, **__: object) -> object:
-            done.append(name)
-            return result
-
-        return take
-
-    monkeypatch.setattr(jars, "spark", list)
-    monkeypatch.setattr(classes, "sink", Path)
-    monkeypatch.setattr(session, "build", build)
-    monkeypatch.setattr(folder, "check", lambda *_, **__: None)
-    monkeypatch.setattr(notes, "check_usable", step("usable"))
-    monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement("id", 3)))
-    monkeypatch.setattr(checkpoint, "fix", step("fix"))
-    monkeypatch.setattr(checkpoint, "CheckpointFiles", Idle)
-    monkeypatch.setattr(checkpoint, "progress", lambda *_: QueryProgress())
-    monkeypatch.setattr(Held, "acquire", step("acquire"))
-    monkeypatch.setattr(provision, "provide", step("provide", {}))
-    monkeypatch.setattr(clock, "prepare", step("prepare"))
-    monkeypatch.setattr(provision, "publish_groups", step("publish"))
-    monkeypatch.setattr(job, "start", start)
-    monkeypatch.setattr(quarantine, "precautions", lambda *_: NO_PRECAUTIONS)
-    monkeypatch.setattr(quarantine, "FailureWatch", Well)
-    monkeypatch.setattr(notes, "settings_of_plan", lambda _, wanted, *__: Terms(wanted))
-    monkeypatch.setattr(sinks, "end_after_batch", step("end"))
-    monkeypatch.setattr(service, "Lease", Held)
-    monkeypatch.setattr(query, "Clock", Idle)
-    monkeypatch.setattr(service, "KafkaAdmin", Kafka)
-    monkeypatch.setattr(query, "TopicWatch", Idle)
-    monkeypatch.setattr(attend, "Report", Idle)
-    monkeypatch.setattr(service, "QueryMonitor", Fed)
-    return done
+@pytest.fixture(autouse=True)
+def running(monkeypatch: pytest.MonkeyPatch) -> Job:
+    made = Job(monkeypatch)
+    for module, name, function in (
+        (jars, "spark", list),
+        (classes, "sink", Path),
+        (session, "build", made.build),
+        (folder, "check", lambda *_, **__: None),
+        (notes, "check_usable", made.step("usable")),
+        (checkpoint, "agree", made.step("agree", Agreement("id", 3))),
+        (checkpoint, "fix", made.step("fix")),
+        (checkpoint, "progress", lambda *_: QueryProgress()),
+        (provision, "provide", made.step("provide", {})),
+        (clock, "prepare", made.step("prepare")),
+        (provision, "publish_groups", made.step("publish")),
+        (job, "start", made.start),
+        (quarantine, "precautions", lambda *_: NO_PRECAUTIONS),
+        (notes, "settings_of_plan", lambda _, wanted, *__: Terms(wanted)),
+        (sinks, "end_after_batch", made.step("end")),
+        (attend, "_set_level", lambda _, level: made.steps.append(level)),
+    ):
+        monkeypatch.setattr(module, name, function)
+    return made
 
 
-def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
-    """Although a new SparkContext handles SIGINT itself."""
+def test_settings_are_fixed_right_before_the_query_begins(running: Job) -> None:
+    """Ctrl-C lets the running micro-batch finish, although a new SparkContext handles SIGINT itself."""
     service.run(settings())
-    assert steps[-2:] == ["start /c", "end"]
+    assert running.steps == [
+        "usable", "agree", "acquire", "provide", "prepare", "publish", "fix", "start /c", "end",
+    ]  # fmt: skip
 
 
 def test_a_job_that_is_to_end_while_it_waits_for_a_broker_ends_at_once(
-    steps: list[str], monkeypatch: pytest.MonkeyPatch
+    running: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Away(Kafka):
-        """Stands for a Kafka that does not answer."""
+    def away(*_: object, is_over: Callable[[], bool]) -> MagicMock:
+        assert not is_over()
+        signal.raise_signal(signal.SIGTERM)
+        assert is_over()
+        return running.kafka
 
-        def __init__(self, *_: object, is_over: Callable[[], bool]) -> None:
-            assert not is_over()
-            signal.raise_signal(signal.SIGTERM)
-            assert is_over()
-
-    monkeypatch.setattr(service, "KafkaAdmin", Away)
+    monkeypatch.setattr(service, "KafkaAdmin", away)
     service.run(settings())
-    assert steps == ["usable", "agree"]
+    assert running.steps == ["usable", "agree"]
 
 
-@pytest.mark.usefixtures("steps")
-def test_a_jvm_that_is_killed_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jvm_that_is_killed_is_one_sentence(running: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """And Spark is not asked to stop."""
     with subprocess.Popen(["sleep", "60"]) as jvm:
-
-        class Killed(Spark):
-            """A session whose JVM is killed."""
-
-            def __init__(self) -> None:
-                super().__init__()
-                self.proc = jvm
-
-            def stop(self) -> NoReturn:
-                """Nobody answers."""
-                raise ConnectionRefusedError
+        spark = running.build()
+        spark.sparkContext._gateway.proc = jvm
 
         def agree(*_: object) -> NoReturn:
             jvm.kill()
             raise ConnectionRefusedError
 
-        monkeypatch.setattr(session, "build", lambda *_: Killed())
+        monkeypatch.setattr(session, "build", lambda *_: spark)
         monkeypatch.setattr(checkpoint, "agree", agree)
         with pytest.raises(JobFailed, match=r"JVM has ended \(exit code -9\)"):
             service.run(settings())
+    spark.stop.assert_not_called()
 
 
-def test_a_state_that_spark_cannot_read_is_named_with_the_way_out() -> None:
-    """Spark's text has neither."""
-    text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
-    said = explained(text, settings())
-    assert "/c/query/state" in said
-    assert "Restore a copy of the checkpoint, or start anew" in said
-    assert said.endswith(text)
-    assert explained("something else", settings()) == "something else"
-
-
-def test_workers_that_are_killed_outside_of_their_work_are_one_sentence() -> None:
-    """One that an entry kills is another matter."""
-    said = explained(
-        "Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", SETTINGS
-    )
-    assert "Python workers were killed several times" in said
-    assert "SparkException" not in said
-
-
-def test_a_part_that_is_missing_is_one_sentence() -> None:
-    """Without the traceback of the worker that has found out."""
-    traceback = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File\nstreaming.errors."
-    text = f"{traceback}StateCorrupted: a part of the state is missing, /c/parts/1; restore\n SQLSTATE: 38000"
-    assert explained(text, settings()) == "a part of the state is missing, /c/parts/1; restore"
+NO_ROOM = (
+    "no room for the records of this micro-batch",
+    "--from-state --former /c --checkpoint NEW --max-offsets-per-trigger 250.",
+)
+NO_STATE = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "words"),
     [
-        explained("DirectByteBufferOutputStream cannot grow beyond 2GB limit (requested 2147485320)", SETTINGS),
-        explained("org.apache.arrow.memory.OutOfMemoryException: Failure allocating buffer.", SETTINGS),
-        end_of_java(52, SETTINGS),
+        (
+            explained(NO_STATE, SETTINGS),
+            ("/c/query/state", "Restore a copy of the checkpoint, or start anew", NO_STATE),
+        ),
+        (
+            explained("Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly (x)", SETTINGS),
+            ("Python workers were killed several times",),
+        ),
+        (
+            explained("[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location ...", SETTINGS),
+            ("/c/query/metadata is missing", "Restore a copy"),
+        ),
+        (
+            explained("DirectByteBufferOutputStream cannot grow beyond 2GB limit (requested 2147485320)", SETTINGS),
+            NO_ROOM,
+        ),
+        (explained("org.apache.arrow.memory.OutOfMemoryException: Failure allocating buffer.", SETTINGS), NO_ROOM),
+        (end_of_java(52, SETTINGS), NO_ROOM),
     ],
-    ids=["buffer", "memory", "java"],
+    ids=["state", "workers", "metadata", "buffer", "memory", "java"],
 )
-def test_a_micro_batch_that_finds_no_room_is_told_with_the_way_out(said: str) -> None:
-    """It may fail at each start."""
-    assert "no room for the records of this micro-batch" in said
-    assert "--from-state --former /c --checkpoint NEW --max-offsets-per-trigger 250." in said
+def test_a_failure_of_spark_is_told_with_the_way_out(said: str, words: tuple[str, ...]) -> None:
+    """Spark's text has neither; it may fail at each start."""
+    assert [word for word in words if word not in said] == []
+    assert "SparkException" not in said
 
 
-def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:
-    service.run(settings())
-    assert steps[:-1] == [
-        "usable", "agree", "acquire", "provide", "prepare", "publish", "fix", "start /c",
-    ]  # fmt: skip
+def test_an_error_of_spark_is_one_line_without_the_stacks_of_java() -> None:
+    said = "Job aborted: java.io.IOException: No space left on device"
+    assert one_line(f"{said}\n\tat java.base/a.B\n\t... 2 more\nDriver stacktrace:") == said
+    traceback = "Traceback (most recent call last):\n  File x\nValueError: y"
+    assert one_line(traceback) == traceback
+    corrupted = (
+        f"{traceback}\nstreaming.errors.StateCorrupted: a part is missing, /c/parts/1; restore\n SQLSTATE: 38000"
+    )
+    assert explained(corrupted, SETTINGS) == "a part is missing, /c/parts/1; restore"
+    assert explained(said, SETTINGS) == said
 
 
 @pytest.mark.rule("simultaneous-starts")
 def test_of_two_drivers_that_begin_at_once_the_slower_one_stands_by(
-    steps: list[str], monkeypatch: pytest.MonkeyPatch
+    running: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it was to; else it is refused."""
     in_use = CheckpointInUse("another driver has just started on the new checkpoint /c.")
-    outcomes: list[Exception | None] = [in_use, in_use, None]
-
-    def fix(*_: object) -> None:
-        outcome = outcomes.pop(0)
-        if outcome is not None:
-            raise outcome
-
-    def stand_by(*_: object, **__: object) -> bool:
-        steps.append("stand by")
-        return True
-
-    monkeypatch.setattr(checkpoint, "fix", fix)
-    monkeypatch.setattr(service, "acquire_when_free", stand_by)
+    monkeypatch.setattr(checkpoint, "fix", MagicMock(side_effect=[in_use, in_use, None]))
+    monkeypatch.setattr(service, "acquire_when_free", running.step("stand by", result=True))
     with pytest.raises(CheckpointInUse):
         service.run(settings())
-    assert not steps.count("stand by")
+    assert not running.steps.count("stand by")
     service.run(settings(), stands_by=True)
-    assert steps.count("stand by") == 2
-    assert steps[-1] == "end"
+    assert running.steps.count("stand by") == 2
+    assert running.steps[-1] == "end"
 
 
 def polled(answer: Callable[[], bool]) -> Callable[..., bool]:
@@ -349,58 +269,43 @@ def polled(answer: Callable[[], bool]) -> Callable[..., bool]:
 
 
 def test_a_query_that_an_entry_has_ended_is_started_again_without_it(
-    steps: list[str], monkeypatch: pytest.MonkeyPatch
+    running: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [EntriesLethal([{"offset": 1}])]
-    left_out: list[EntriesLethal] = []
-
-    class Ill(Well):
-        def found(self) -> EntriesLethal | None:
-            return found.pop() if found else None
-
-    monkeypatch.setattr(quarantine, "FailureWatch", Ill)
-    monkeypatch.setattr(Query, "stop", lambda _: steps.append("stop"), raising=False)
-    monkeypatch.setattr(attend, "_set_level", lambda _, level: steps.append(level))
-    monkeypatch.setattr(quarantine, "leave_out", lambda *arguments: left_out.append(arguments[-1]))
-    monkeypatch.setattr(signal, "raise_signal", lambda _: None)
+    left_out = MagicMock()
+    running.is_stopped = False
+    running.failures.found.side_effect = [EntriesLethal([{"offset": 1}]), None]
+    monkeypatch.setattr(quarantine, "leave_out", left_out)
     stops = iter([False, True])
     monkeypatch.setattr(threading.Event, "wait", polled(lambda: next(stops)))
     service.run(settings())
-    assert [each.entries for each in left_out] == [[{"offset": 1}]]
-    assert steps[steps.index("start /c") :] == ["start /c", "OFF", "stop", "ERROR", "start /c", "end"]
+    assert [each.args[-1].entries for each in left_out.call_args_list] == [[{"offset": 1}]]
+    assert running.steps[running.steps.index("start /c") :] == ["start /c", "OFF", "stop", "ERROR", "start /c", "end"]
+
+
+def test_a_driver_that_was_replaced_leaves_out_nothing(running: Job) -> None:
+    running.is_stopped = False
+    running.failures.found.return_value = EntriesLethal([{"offset": 1}])
+    running.lease.find_successor.return_value = "another driver"
+    running.lease.taken_over.return_value = TakenOver("another driver has taken over")
+    with pytest.raises(TakenOver):
+        service.run(settings())
+    assert running.steps[-4:] == ["start /c", "OFF", "stop", "ERROR"]
 
 
 def test_settings_of_a_start_apply_when_the_planned_micro_batch_is_committed(
-    steps: list[str], monkeypatch: pytest.MonkeyPatch
+    running: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    former = settings("/former")
-    terms = iter([Terms(former, 7), Terms(SETTINGS)])
+    running.is_stopped = False
+    terms = iter([Terms(settings("/former"), 7), Terms(SETTINGS)])
     monkeypatch.setattr(notes, "settings_of_plan", lambda *_: next(terms))
     monkeypatch.setattr(query, "until", lambda _, stop, through: stop if through is None else lambda _: True)
-    monkeypatch.setattr(signal, "raise_signal", lambda _: None)
     monkeypatch.setattr(threading.Event, "wait", polled(lambda: True))
     service.run(settings())
-    assert steps[-4:] == ["start /former", "end", "start /c", "end"]
-
-
-def test_a_driver_that_was_replaced_leaves_out_nothing(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Ill(Well):
-        def found(self) -> EntriesLethal:
-            return EntriesLethal([{"offset": 1}])
-
-    monkeypatch.setattr(quarantine, "FailureWatch", Ill)
-    monkeypatch.setattr(Query, "stop", lambda _: None, raising=False)
-    monkeypatch.setattr(attend, "_set_level", lambda *_: None)
-    monkeypatch.setattr(Held, "find_successor", lambda _: "another driver")
-    monkeypatch.setattr(Held, "taken_over", lambda _: TakenOver("another driver has taken over"), raising=False)
-    monkeypatch.setattr(signal, "raise_signal", lambda _: None)
-    with pytest.raises(TakenOver):
-        service.run(settings())
-    assert steps[-1] == "start /c"
+    assert running.steps[-4:] == ["start /former", "end", "start /c", "end"]
 
 
 def test_a_new_checkpoint_that_another_driver_has_begun_during_the_wait_is_in_use(
-    steps: list[str], monkeypatch: pytest.MonkeyPatch
+    running: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = Agreement("other", 3, {"clock": NotedTopic(SETTINGS.clock, "x")})
     looks = [Agreement("id", 3), begun, begun, begun]
@@ -408,73 +313,43 @@ def test_a_new_checkpoint_that_another_driver_has_begun_during_the_wait_is_in_us
     monkeypatch.setattr(service, "acquire_when_free", lambda *_, **__: True)
     service.run(settings(), stands_by=True)
     assert not looks
-    assert steps[-1] == "end"
+    assert running.steps[-1] == "end"
 
 
-def test_a_job_whose_clock_has_failed_ends(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_whose_clock_has_failed_ends(running: Job) -> None:
     """After the running micro-batch, and it says why."""
-
-    class Broken(Idle):
-        has_failed = True
-
-        def check(self) -> None:
-            raise JobFailed("the clock of the job has stopped")
-
-    monkeypatch.setattr(query, "Clock", Broken)
+    running.clock.has_failed = True
+    running.clock.check.side_effect = JobFailed("the clock of the job has stopped")
     with pytest.raises(JobFailed, match="the clock of the job has stopped"):
         service.run(settings())
-    assert steps[-1] == "end"
+    assert running.steps[-1] == "end"
 
 
-def test_a_start_without_kafka_fixes_no_settings(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> NoReturn:
-        raise KafkaUnavailable("no broker")
-
-    monkeypatch.setattr(provision, "provide", fail)
+def test_a_start_without_kafka_fixes_no_settings(running: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provision, "provide", raising(KafkaUnavailable("no broker")))
     with pytest.raises(KafkaUnavailable):
         service.run(settings())
-    assert steps == ["usable", "agree", "acquire"]
+    assert running.steps == ["usable", "agree", "acquire"]
 
 
 def test_executors_get_the_path_of_a_relative_checkpoint(
-    steps: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    running: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     service.run(settings("here"))
-    assert f"start {tmp_path}/here" in steps
+    assert f"start {tmp_path}/here" in running.steps
 
 
-def test_a_missing_file_of_spark_is_named() -> None:
-    said = explained("[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location ...", settings())
-    assert said.startswith("/c/query/metadata is missing")
-    assert "Restore a copy" in said
-
-
-def test_an_error_of_spark_is_one_line_without_the_stacks_of_java() -> None:
-    said = "Job aborted: java.io.IOException: No space left on device"
-    assert one_line(f"{said}\n\tat java.base/a.B\n\t... 2 more\nDriver stacktrace:") == said
-    traceback = "Traceback (most recent call last):\n  File x\nValueError: y"
-    assert one_line(traceback) == traceback
-
-
-@pytest.mark.parametrize("is_its_own", [True, False], ids=["lease held", "lease elsewhere"])
+@pytest.mark.parametrize("clock_topic", [SETTINGS.clock, "other-clock"], ids=["lease held", "lease elsewhere"])
 @pytest.mark.parametrize("refusal", [TopicReplaced, RecordsLost, UpdatesUnknown])
-@pytest.mark.usefixtures("steps")
 def test_a_checkpoint_that_fits_its_topics_no_more_leaves_no_transaction_open(
-    refusal: type[JobError],
-    is_its_own: bool,  # noqa: FBT001 - a parameter
-    monkeypatch: pytest.MonkeyPatch,
+    running: Job, refusal: type[JobError], clock_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under another clock topic nothing is known of a driver that lives."""
-    ended: list[str] = []
-
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise refusal("the topic updates does not fit")
-
-    clock = NotedTopic(SETTINGS.clock if is_its_own else "other-clock", "x")
-    monkeypatch.setattr(checkpoint, "agree", lambda *_: Agreement("id", 3, {"clock": clock}))
-    monkeypatch.setattr(provision, "provide", refuse)
-    monkeypatch.setattr(Kafka, "end_transactions", lambda _, producers: ended.extend(producers))
+    agreed = Agreement("id", 3, {"clock": NotedTopic(clock_topic, "x")})
+    monkeypatch.setattr(checkpoint, "agree", lambda *_: agreed)
+    monkeypatch.setattr(provision, "provide", raising(refusal("the topic updates does not fit")))
     with pytest.raises(refusal):
         service.run(settings())
-    assert ended == (["reexpand-id-0", "reexpand-id-1", "reexpand-id-2"] if is_its_own else [])
+    ended = [each.args[0] for each in running.kafka.end_transactions.call_args_list]
+    assert ended == ([agreed.partition_names] if clock_topic == SETTINGS.clock else [])

@@ -17,6 +17,7 @@ from streaming.spark.session import _configured, build, options
 from streaming.tuning import DEFAULT_TUNING
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def options_for(checkpoint: str = "/c", master: str | None = None, jars: tuple[Path, ...] = ()) -> dict[str, str]:
@@ -24,22 +25,52 @@ def options_for(checkpoint: str = "/c", master: str | None = None, jars: tuple[P
     return options(settings, 3, jars)
 
 
+CLUSTER, SUBMITTED = "spark://master:7077", "submitted"
+ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
+STATE = {
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{ROCKSDB}.changelogCheckpointing.enabled": "true",
+    f"{ROCKSDB}.boundedMemoryUsage": "true",
+    f"{ROCKSDB}.maxMemoryUsageMB": "256",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
+HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+LOCAL = {**HERE, "spark.ui.enabled": "false"}
+ANYWHERE = dict.fromkeys([*HERE, MANAGER, "spark.driver.memory", "spark.executor.memory", "spark.jars"])
+LOCAL_FS = "spark.hadoop.fs.defaultFS"
+
+
 @pytest.mark.parametrize(
-    ("checkpoint", "local"),
+    ("checkpoint", "master", "wanted"),
     [
-        ("/var/lib/reexpand", True),
-        ("relative/folder", True),
-        ("file:///var/lib/reexpand", True),
-        ("file:/var/lib/reexpand", True),
-        ("hdfs://namenode:8020/reexpand", False),
-        ("s3a://bucket/reexpand", False),
-        ("abfss://container@account/reexpand", False),
-        ("gs://bucket/reexpand", False),
+        ("/var/lib/reexpand", None, {**LOCAL, LOCAL_FS: "file:///", "spark.master": "local[*,4]"}),
+        ("relative/folder", "local", {**LOCAL, LOCAL_FS: "file:///", "spark.master": "local"}),
+        ("file:///var/lib/reexpand", "local[2]", {**LOCAL, LOCAL_FS: "file:///", "spark.master": "local[2]"}),
+        ("hdfs://namenode:8020/reexpand", None, {**LOCAL, MANAGER: None, LOCAL_FS: None}),
+        ("s3a://bucket/reexpand", None, {**LOCAL, MANAGER: None, LOCAL_FS: None}),
+        ("abfss://container@account/reexpand", CLUSTER, ANYWHERE),
+        ("gs://bucket/reexpand", "k8s://https://api:6443", {**ANYWHERE, "spark.master": "k8s://https://api:6443"}),
+        ("s3a://bucket/c", "yarn", {**ANYWHERE, "spark.master": "yarn"}),
+        ("file:/c", CLUSTER, {**dict.fromkeys(HERE), LOCAL_FS: None}),
+        ("/c", "spark://127.0.0.1:7077", HERE),
+        ("/c", "spark://localhost:7077", HERE),
     ],
 )
-def test_only_local_checkpoints_get_the_file_manager_of_local_files(checkpoint: str, local: bool) -> None:  # noqa: FBT001
-    """Object stores and HDFS need the one that Spark chooses for them."""
-    assert (MANAGER in options_for(checkpoint)) == local
+def test_options_follow_the_places_of_job_and_checkpoint(
+    checkpoint: str, master: str | None, wanted: dict[str, str | None]
+) -> None:
+    """State is the same everywhere. A job on a cluster can be reached by its executors, and by no one else.
+
+    Object stores and HDFS need the file manager that Spark chooses for them.
+    """
+    found = options_for(checkpoint, master)
+    wanted = {MANAGER: LOCAL_MANAGER, **STATE, **wanted}
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert any("127.0.0.1" in value for value in found.values()) == (wanted["spark.driver.host"] is not None)
+    assert "log4j2" in found["spark.driver.extraJavaOptions"]
 
 
 def test_a_local_job_writes_local_files_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,59 +87,40 @@ def test_a_local_job_writes_local_files_without_processes(monkeypatch: pytest.Mo
     assert not names & options_for(jars=jars).keys()
 
 
-@pytest.mark.parametrize("master", [None, "local", "local[2]", "local[*,4]"])
-def test_a_local_job_stays_on_this_machine(master: str | None) -> None:
-    found = options_for(master=master)
-    assert found["spark.master"] == (master or "local[*,4]")
-    assert found["spark.driver.host"] == found["spark.driver.bindAddress"] == "127.0.0.1"
-    assert found["spark.ui.enabled"] == "false"
-    assert "log4j2" in found["spark.driver.extraJavaOptions"]
-
-
-@pytest.mark.parametrize("master", ["spark://master:7077", "k8s://https://api:6443", "yarn"])
-def test_a_job_on_a_cluster_can_be_reached_by_its_executors(master: str) -> None:
-    """Nothing ties it to the loopback interface."""
-    found = options_for("s3a://bucket/c", master)
-    assert found["spark.master"] == master
-    assert [key for key, value in found.items() if "127.0.0.1" in value] == []
-    assert "spark.driver.host" not in found
-
-
 GUARD = {"spark.ui.enabled": "false", "spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
 
-def guard_of(given_master: str | None, **configured: str) -> dict[str, str]:
-    settings = load({"bootstrap_servers": "b:1", "checkpoint": "s3a://bucket/c", "master": given_master})
+@pytest.mark.parametrize(
+    ("master", "configured", "wanted"),
+    [
+        ("yarn", {}, GUARD),
+        ("k8s://https://api:6443", {}, GUARD),
+        ("yarn", {"ui_enabled": "true", "authenticate": "false"}, {"spark.network.crypto.enabled": "true"}),
+        ("yarn", {"shuffle_service_enabled": "true"}, {"spark.ui.enabled": "false"}),
+        (CLUSTER, {}, {"spark.ui.enabled": "false"}),
+        (CLUSTER, {"ui_enabled": "true"}, {}),
+        (None, {}, {"spark.ui.enabled": "false"}),
+        ("local[2]", {}, {"spark.ui.enabled": "false"}),
+        (SUBMITTED, {"master": "yarn"}, {"spark.ui.enabled": "false"}),
+        (SUBMITTED, {"master": "yarn", "ui_enabled": "true", "authenticate": "true"}, {}),
+        (SUBMITTED, {"master": "local[2]"}, {}),
+    ],
+)
+def test_executors_prove_who_they_are_where_spark_spreads_the_secret(
+    monkeypatch: pytest.MonkeyPatch, master: str | None, configured: dict[str, str], wanted: dict[str, str]
+) -> None:
+    """And their connections are encrypted; Spark's own configuration goes before.
+
+    Master and workers of a standalone cluster would have to know the secret. spark-submit may have begun without one,
+    as the master of an application on YARN does.
+    """
+    if master == SUBMITTED:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+        master = None
+    settings = load({"bootstrap_servers": "b:1", "checkpoint": "s3a://bucket/c", "master": master})
     given = {f"spark.{name.replace('_', '.')}": value for name, value in configured.items()}
     found = options(settings, 3, configured=given)
-    return {name: value for name, value in found.items() if name in GUARD}
-
-
-@pytest.mark.parametrize("master", ["yarn", "k8s://https://api:6443"])
-def test_executors_prove_who_they_are_where_spark_spreads_the_secret(master: str) -> None:
-    """And their connections are encrypted; Spark's own configuration goes before."""
-    assert guard_of(master) == GUARD
-    assert guard_of(master, ui_enabled="true", authenticate="false") == {"spark.network.crypto.enabled": "true"}
-    assert guard_of(master, shuffle_service_enabled="true") == {"spark.ui.enabled": "false"}
-
-
-def test_a_standalone_cluster_has_a_secret_of_its_own_or_none() -> None:
-    """Its master and workers would have to know it."""
-    assert guard_of("spark://master:7077") == {"spark.ui.enabled": "false"}
-    assert guard_of("spark://master:7077", ui_enabled="true") == {}
-
-
-@pytest.mark.parametrize("master", [None, "local[2]"])
-def test_a_local_job_needs_no_secret(master: str | None) -> None:
-    assert guard_of(master) == {"spark.ui.enabled": "false"}
-
-
-def test_what_spark_submit_has_chosen_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    """It may have begun without a secret, as the master of an application on YARN does."""
-    assert guard_of(None, master="yarn") == {"spark.ui.enabled": "false"}
-    assert guard_of(None, master="yarn", ui_enabled="true", authenticate="true") == {}
-    assert guard_of(None, master="local[2]") == {}
+    assert {name: value for name, value in found.items() if name in GUARD} == wanted
 
 
 def test_sparks_own_configuration_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,12 +134,6 @@ def test_sparks_own_configuration_is_read(monkeypatch: pytest.MonkeyPatch, tmp_p
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_bytes(b"spark.f 4\n")
     assert _configured() == {"spark.f": "4"}
-
-
-@pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "spark://localhost:7077"])
-def test_a_cluster_on_this_machine_is_not_open_to_others(master: str) -> None:
-    found = options_for(master=master)
-    assert found["spark.driver.host"] == found["spark.driver.bindAddress"] == "127.0.0.1"
 
 
 def test_executors_have_the_drivers_java_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,28 +190,12 @@ def test_a_master_that_spark_refuses_is_one_sentence(
         build(settings, 3)
 
 
-@pytest.mark.parametrize("master", [None, "spark://master:7077"])
-def test_state_is_the_same_everywhere(master: str | None) -> None:
-    found = options_for(master=master)
-    assert found["spark.sql.shuffle.partitions"] == "3"
-    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    assert found["spark.sql.streaming.stateStore.providerClass"] == provider
-    assert found["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] == "true"
-    assert found["spark.sql.streaming.checkpoint.fileChecksum.enabled"] == "false"
-
-
 def test_memory_of_java_is_bounded_by_settings() -> None:
     """In MiB, as Spark takes it; a heap that is not set is left to Spark's own configuration."""
-    rocksdb = "spark.sql.streaming.stateStore.rocksdb"
-    heaps = "spark.driver.memory", "spark.executor.memory"
-    found = options_for()
-    assert found[f"{rocksdb}.boundedMemoryUsage"] == "true"
-    assert found[f"{rocksdb}.maxMemoryUsageMB"] == "256"
-    assert not set(heaps) & found.keys()
     given = {"bootstrap_servers": "b:1", "checkpoint": "/c", "rocksdb_bytes": 100 << 20, "heap_bytes": 2 << 30}
     found = options(load(given), 3)
-    assert found[f"{rocksdb}.maxMemoryUsageMB"] == "100"
-    assert [found[name] for name in heaps] == ["2048m", "2048m"]
+    assert found[f"{ROCKSDB}.maxMemoryUsageMB"] == "100"
+    assert found["spark.driver.memory"] == found["spark.executor.memory"] == "2048m"
 
 
 def test_output_is_handed_on_in_tens_of_megabytes() -> None:

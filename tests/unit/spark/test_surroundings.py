@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyspark
@@ -10,7 +11,6 @@ import pytest
 from streaming.config import load
 from streaming.errors import SparkUnavailable
 from streaming.spark import session
-from streaming.spark.checkpoint import for_java
 from streaming.spark.session import options
 
 NAMES = ("PYTHONSAFEPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
@@ -67,48 +67,19 @@ def spark_home(folder: Path, release: str) -> str:
     return str(folder)
 
 
-def test_a_spark_of_another_release_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, "3.5.1"))
-    with pytest.raises(SparkUnavailable, match=f"SPARK_HOME is {tmp_path}, a Spark 3.5.1. Unset it to use the Spark"):
-        prepared()
-
-
-@pytest.mark.parametrize("home", ["", "/nowhere"])
-def test_a_folder_without_spark_is_refused(monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+@pytest.mark.parametrize(
+    ("release", "refusal"),
+    [
+        ("3.5.1", "SPARK_HOME is {home}, a Spark 3.5.1. Unset it to use the Spark"),
+        (None, "SPARK_HOME is {home}, where no Spark is"),
+        ("", "SPARK_HOME is empty, where no Spark is"),
+        (pyspark.__version__, None),
+    ],
+)
+def test_only_a_spark_of_this_release_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str | None, refusal: str | None
+) -> None:
+    home = "" if release == "" else spark_home(tmp_path, release) if release else "/nowhere"
     monkeypatch.setenv("SPARK_HOME", home)
-    with pytest.raises(SparkUnavailable, match=f"SPARK_HOME is {home or 'empty'}, where no Spark is"):
-        prepared()
-
-
-def test_a_spark_of_this_release_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPARK_HOME", spark_home(tmp_path, pyspark.__version__))
-    assert prepared()["SPARK_HOME"] == str(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "master", "is_set"),
-    [
-        ("/c", None, True),
-        ("file:/c", "local[2]", True),
-        ("hdfs:///c", None, False),
-        ("s3a://bucket/c", None, False),
-        ("/c", "spark://master:7077", False),
-    ],
-)
-def test_a_local_checkpoint_of_a_local_job_is_local(checkpoint: str, master: str | None, is_set: bool) -> None:  # noqa: FBT001 - a case
-    """Other jobs need the file system of their cluster, for themselves or for their checkpoint."""
-    found = options(load({"bootstrap_servers": "b:1", "checkpoint": checkpoint, "master": master}), 1)
-    assert found.get("spark.hadoop.fs.defaultFS") == ("file:///" if is_set else None)
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "uri"),
-    [
-        ("/a b/%c", "file:///a b/%c"),
-        ("file:/c", "file:/c"),
-        ("s3a://bucket/c", "s3a://bucket/c"),
-        ("hdfs:///c", "hdfs:///c"),
-    ],
-)
-def test_hadoop_gets_a_local_path_as_a_uri(checkpoint: str, uri: str) -> None:
-    assert for_java(checkpoint) == uri
+    with pytest.raises(SparkUnavailable, match=refusal.format(home=home)) if refusal else nullcontext():
+        assert prepared()["SPARK_HOME"] == home
