@@ -121,13 +121,6 @@ def test_ticks_tell_the_time_of_the_broker(kafka: Kafka) -> None:
     assert {(topic, key) for topic, key, _ in kafka.written} == {("time", "tick")}
 
 
-def test_the_first_record_tells_no_time(kafka: Kafka) -> None:
-    """It asks the broker for its own."""
-    with ticking(HOUR_MS):
-        assert eventually(lambda: bool(kafka.written))
-    assert kafka.written == [("time", "tick", 0)]
-
-
 def test_it_knows_when_the_present_was_told(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ticks stay behind the broker's time, so the first ones tell what was before the start."""
     began = kafka.now_ms
@@ -143,16 +136,12 @@ def test_it_knows_when_the_present_was_told(kafka: Kafka, monkeypatch: pytest.Mo
 
 
 def test_a_closed_clock_ticks_no_more(kafka: Kafka) -> None:
-    with ticking() as closed:
-        assert eventually(lambda: bool(kafka.ticks))
+    """The first record tells no time: it asks the broker for its own. The end does not wait for the next tick."""
+    with ticking(HOUR_MS) as closed:
+        assert eventually(lambda: bool(kafka.written))
+    assert kafka.written == [("time", "tick", 0)]
     assert kafka.opened == kafka.closed == 2
     assert not closed._thread.is_alive()
-
-
-def test_a_clock_that_is_closed_does_not_wait_for_its_next_tick(kafka: Kafka) -> None:
-    with ticking(HOUR_MS):
-        pass
-    assert kafka.ticks == []
 
 
 def test_without_an_interval_there_is_no_clock(kafka: Kafka) -> None:
@@ -163,10 +152,11 @@ def test_without_an_interval_there_is_no_clock(kafka: Kafka) -> None:
 
 
 @pytest.mark.rule("time-follows-reading")
-def test_no_time_passes_before_all_is_read_that_was_there(kafka: Kafka) -> None:
+@pytest.mark.parametrize("read", [{0: 7, 1: 2}, {0: 7}], ids=["behind", "a new partition"])
+def test_no_time_passes_before_all_is_read_that_was_there(kafka: Kafka, read: dict[int, int]) -> None:
     """Not even if the last micro-batch has read most of it; the time is that at which it was there."""
     kafka.behind = {"time": {0: 4}, REQUESTS: {0: 7, 1: 3}}
-    kafka.read = {"time": {0: 4}, REQUESTS: {0: 7, 1: 2}}
+    kafka.read = {"time": {0: 4}, REQUESTS: read}
     with ticking():
         assert kafka.is_waited_for(2)  # the ends of the clock topic, and of all inputs
         assert kafka.ticks == []
@@ -178,17 +168,6 @@ def test_no_time_passes_before_all_is_read_that_was_there(kafka: Kafka) -> None:
         assert kafka.ticks[0] <= late - MARGIN_MS
         kafka.read = kafka.behind
         assert eventually(lambda: len(kafka.ticks) > 1)
-
-
-def test_a_new_partition_is_waited_for_when_it_holds_records(kafka: Kafka) -> None:
-    kafka.behind = {"time": {0: 0}, REQUESTS: {0: 0, 1: 1}}
-    kafka.read = {"time": {0: 0}, REQUESTS: {0: 0}}
-    with ticking():
-        assert kafka.is_waited_for(2)
-        assert kafka.ticks == []
-        kafka.behind = {"time": {0: 0}, REQUESTS: {0: 0, 1: 0}}
-        kafka.read = {"time": {0: 0}, REQUESTS: {0: 0, 1: 1}}
-        assert eventually(lambda: bool(kafka.ticks))
 
 
 def test_a_clock_that_waits_for_long_says_for_what(
@@ -204,25 +183,19 @@ def test_a_clock_that_waits_for_long_says_for_what(
     ]
 
 
-def test_a_tick_that_cannot_be_written_is_left_out(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tick_is_left_out_while_no_broker_answers(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     """A warning says so, and the next one says as much."""
     kafka.away = True
-    with caplog.at_level(logging.WARNING, "reexpand"), ticking():
+    kafka.ends_fail = KafkaUnavailable("no broker")
+    with caplog.at_level(logging.WARNING, "reexpand"), ticking() as running:
+        assert eventually(lambda: "no time passes: no broker" in caplog.messages)
+        kafka.ends_fail = None
         assert eventually(lambda: kafka.tried >= 2)
         assert kafka.written == []
         kafka.away = False
         assert eventually(lambda: bool(kafka.ticks))
-    assert "a tick cannot be written: time: no broker" in caplog.messages
-
-
-def test_a_broker_that_does_not_answer_is_asked_again(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
-    kafka.ends_fail = KafkaUnavailable("no broker")
-    with caplog.at_level(logging.WARNING, "reexpand"), ticking() as running:
-        assert eventually(lambda: "no time passes: no broker" in caplog.messages)
-        assert kafka.ticks == []
-        kafka.ends_fail = None
-        assert eventually(lambda: bool(kafka.ticks))
         assert not running.has_failed
+    assert "a tick cannot be written: time: no broker" in caplog.messages
 
 
 def test_a_clock_never_ends_silently(kafka: Kafka) -> None:

@@ -21,6 +21,7 @@ def test_java_gets_what_the_variables_say() -> None:
     assert found[:12] == [f"-Dn={number}" for number in range(12)]  # by number, not by name
     assert found[12:14] == ["-Xms1024m", "-Xmx1024m"]
     assert found[14] == "-cp"
+    assert found[15].endswith("/jars/*")
     backend = found.index("org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend")
     options = dict(zip(found[backend + 1 :: 2], found[backend + 2 :: 2], strict=True))
     assert options == {
@@ -35,10 +36,7 @@ def test_java_gets_what_the_variables_say() -> None:
 
 
 def test_classes_of_the_user_come_first() -> None:
-    own, _, sparks = arguments({**GIVEN, "SPARK_CLASSPATH": "/own.jar"})[3].partition(":")
-    assert own == "/own.jar"
-    assert sparks.endswith("/jars/*")
-    assert arguments(GIVEN)[3] == sparks
+    assert arguments({**GIVEN, "SPARK_CLASSPATH": "/own.jar"})[3] == f"/own.jar:{arguments(GIVEN)[3]}"
 
 
 def test_elsewhere_it_says_what_it_is_for() -> None:
