@@ -1,70 +1,48 @@
 """Lag in records and in seconds, from looks at the ends of the inputs."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.monitor.batch import InputLag, LagMeter
+from tests.unit.monitor.conftest import Time
+
+Look = tuple[float, list[tuple[int, float]], dict[int, int], dict[int, int], InputLag]
+"""Time, newest records that were read since the last look, ends, positions, and the lag that follows."""
+
+LOOKS: dict[str, list[Look]] = {
+    "an input is behind since the last look at which it was not, although it was idle for an hour before": [
+        (1_000, [(0, 900.0)], {0: 5, 1: 5}, {0: 5, 1: 5}, InputLag(0, 0.0)),
+        (4_600, [], {0: 5, 1: 5}, {0: 5, 1: 5}, InputLag(0, 0.0)),
+        (4_603, [], {0: 8, 1: 5}, {0: 5, 1: 5}, InputLag(3, 3.0)),
+    ],
+    "a backlog is as old as the newest record that was read": [
+        (1_000, [], {0: 500}, {}, InputLag(500, 0.0)),
+        (1_010, [(0, 400.0)], {0: 500}, {0: 100}, InputLag(400, 610.0)),
+    ],
+    "a partition that is read hides none that is not": [
+        (1_000, [(0, 999.0), (1, 300.0)], {0: 5, 1: 5}, {0: 4, 1: 2}, InputLag(4, 700.0)),
+    ],
+    "an input that is always a little behind does not grow old, although no look finds everything read": [
+        (now, [(0, now - 0.5)], {0: now + 2}, {0: now + 1}, InputLag(1, 0.5)) for now in range(1_000, 3_000, 2)
+    ],
+}  # fmt: skip
 
 
-class Time:
-    """A clock that is set by hand."""
-
-    def __init__(self, now: float = 1_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        """Return it."""
-        return self.now
-
-
-def test_an_input_is_behind_since_the_last_look_at_which_it_was_not() -> None:
-    """Although it was idle for an hour before."""
-    time = Time()
+@pytest.mark.parametrize("case", LOOKS)
+def test_lag_is_told_in_records_and_seconds(case: str) -> None:
+    time = Time(1_000)
     meter = LagMeter(time)
-    meter.learn_newest("t", 0, 900.0)
-    meter.look({"t": {0: 5, 1: 5}}, {"t": {0: 5, 1: 5}})
-    assert meter.lags == {"t": InputLag(0, 0.0)}
-    time.now = 4_600
-    meter.look({"t": {0: 5, 1: 5}}, {"t": {0: 5, 1: 5}})
-    time.now = 4_603
-    meter.look({"t": {0: 8, 1: 5}}, {"t": {0: 5, 1: 5}})
-    assert meter.lags == {"t": InputLag(3, 3.0)}
-
-
-def test_a_backlog_is_as_old_as_the_newest_record_that_was_read() -> None:
-    time = Time()
-    meter = LagMeter(time)
-    meter.look({"t": {0: 500}}, {})
-    assert meter.lags == {"t": InputLag(500, 0.0)}
-    meter.learn_newest("t", 0, 400.0)
-    time.now = 1_010
-    meter.look({"t": {0: 500}}, {"t": {0: 100}})
-    assert meter.lags == {"t": InputLag(400, 610.0)}
-    assert (meter.records, meter.seconds) == (400, 610.0)
-
-
-def test_a_partition_that_is_read_hides_none_that_is_not() -> None:
-    time = Time()
-    meter = LagMeter(time)
-    meter.learn_newest("t", 0, 999.0)
-    meter.learn_newest("t", 1, 300.0)
-    meter.look({"t": {0: 5, 1: 5}}, {"t": {0: 4, 1: 2}})
-    assert meter.lags == {"t": InputLag(4, 700.0)}
-
-
-def test_an_input_that_is_always_a_little_behind_does_not_grow_old() -> None:
-    """Under load no look finds everything read."""
-    time = Time()
-    meter = LagMeter(time)
-    for number in range(1_000):
-        time.now += 2
-        meter.learn_newest("t", 0, time.now - 0.5)
-        meter.look({"t": {0: number + 2}}, {"t": {0: number + 1}})
-        assert meter.lags == {"t": InputLag(1, 0.5)}
+    for time.now, newest, ends, read, lag in LOOKS[case]:
+        for partition, timestamp in newest:
+            meter.learn_newest("t", partition, timestamp)
+        meter.look({"t": ends}, {"t": read})
+        assert meter.lags == {"t": lag}
+        assert (meter.records, meter.seconds) == lag
 
 
 def test_the_rate_is_that_of_the_last_looks() -> None:
-    time = Time()
+    time = Time(1_000)
     meter = LagMeter(time)
     assert meter.rate == 0
     for offset in (0, 100, 200, 1_200):
@@ -77,7 +55,7 @@ def test_the_rate_is_that_of_the_last_looks() -> None:
 def test_seconds_never_exceed_the_time_since_the_input_was_last_read_to_its_end(
     steps: list[tuple[int, int, int]],
 ) -> None:
-    time = Time()
+    time = Time(1_000)
     meter = LagMeter(time)
     end = read = 0
     level = time.now
