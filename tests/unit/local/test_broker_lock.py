@@ -45,22 +45,20 @@ def test_a_lock_that_is_about_to_go_is_waited_for(tmp_path: Path, monkeypatch: p
         release.join()
 
 
-def test_a_failed_start_frees_the_folder(tmp_path: Path) -> None:
-    for _ in range(2):
-        with pytest.raises(BrokerFailed, match="cannot be formatted"):
-            Broker(tmp_path).start()
-
-
-def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("kafka", "cannot be formatted"), ("file/kafka", r"cannot work in .*file/kafka: .*Not a directory")],
+)
+def test_a_failed_start_is_told_and_frees_the_folder(tmp_path: Path, folder: str, said: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BrokerFailed, match=r"cannot work in .*file/kafka: .*Not a directory"):
-        Broker(tmp_path / "file" / "kafka").start()
+    broker = Broker(tmp_path / folder)
+    broker.stop()
+    for _ in range(2):
+        with pytest.raises(BrokerFailed, match=said):
+            broker.start()
+        assert not broker.running
 
 
 def test_a_broker_that_was_never_started_has_no_address(tmp_path: Path) -> None:
-    broker = Broker(tmp_path)
-    broker.stop()
-    broker.kill()
-    assert not broker.running
     with pytest.raises(BrokerFailed, match="is not started"):
-        _ = broker.bootstrap_servers
+        _ = Broker(tmp_path).bootstrap_servers

@@ -60,15 +60,6 @@ def test_the_major_version_is_read_from_any_answer(text: str, major: int | None)
     assert parse_version(text) == major
 
 
-@pytest.mark.parametrize("version", ["17.0.19", "21.0.8", "25.0.3"])
-def test_a_supported_java_home_is_taken(fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    """What the user chose wins over everything else."""
-    home = fake_java(version)
-    monkeypatch.setenv("JAVA_HOME", str(home))
-    java = find_java()
-    assert (java.home, java.major, java.bundled) == (home, int(version[:2]), False)
-
-
 @pytest.mark.parametrize(
     ("version", "exit_code", "complaint"),
     [
@@ -100,11 +91,19 @@ def test_a_java_home_that_cannot_be_used_gets_one_sentence_about_it(
     assert "\n" not in text
 
 
-def test_a_supported_java_on_the_path_is_taken(fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its home is what it says itself: the program on the PATH may be a link or a script."""
-    home = fake_java("17.0.19")
-    monkeypatch.setenv("PATH", str(home / "bin"))
-    assert (find_java().home, find_java().bundled) == (home, False)
+@pytest.mark.parametrize("variable", ["JAVA_HOME", "PATH"])
+@pytest.mark.parametrize("version", ["17.0.19", "21.0.8", "25.0.3"])
+def test_a_supported_java_is_taken(
+    fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch, variable: str, version: str
+) -> None:
+    """What the user chose wins over everything else.
+
+    A home is what the program on the PATH says itself, since it may be a link or a script.
+    """
+    home = fake_java(version)
+    monkeypatch.setenv(variable, str(home if variable == "JAVA_HOME" else home / "bin"))
+    java = find_java()
+    assert (java.home, java.major, java.bundled) == (home, int(version[:2]), False)
 
 
 @pytest.mark.parametrize(("version", "exit_code"), [("11.0.2", 0), ("26.0.1", 0), ("17.0.19", 1)])
@@ -116,7 +115,7 @@ def test_another_java_on_the_path_is_passed_over(
     assert find_java().bundled
 
 
-def test_the_bundled_java_starts_with_what_spark_asks_for(tmp_path: Path) -> None:
+def test_the_bundled_java_starts_with_what_spark_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It starts although it lacks the module, and gets every other argument as it was."""
     java = find_java()
     assert java.bundled
@@ -136,6 +135,9 @@ def test_the_bundled_java_starts_with_what_spark_asks_for(tmp_path: Path) -> Non
     ).stderr
     assert "a.property = two  words 'quoted' $HOME" in answer
     assert parse_version(answer) == java.major == 21
+    for name, value in environment(java).items():  # a child does not take our JAVA_HOME for one that the user chose
+        monkeypatch.setenv(name, value)
+    assert find_java() == java
 
 
 @pytest.mark.parametrize("modules", ["java.base jdk.net", "java.base jdk.incubator.vector"])
@@ -153,14 +155,6 @@ def test_a_java_of_the_users_is_wrapped_too(
     assert java.home.is_relative_to(tmp_path / "cache")
     assert f"exec {home}/bin/java" in java.executable.read_text()
     monkeypatch.setenv("JAVA_HOME", str(java.home))
-    assert find_java() == java
-
-
-def test_a_child_process_finds_the_bundled_java_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JAVA_HOME that we gave to a child is not mistaken for one that the user chose."""
-    java = find_java()
-    for name, value in environment(java).items():
-        monkeypatch.setenv(name, value)
     assert find_java() == java
 
 

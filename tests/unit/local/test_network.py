@@ -74,28 +74,22 @@ def test_only_the_bundled_java_is_told_whom_to_trust(tmp_path: Path, monkeypatch
     assert jars.network_options(Java(tmp_path, 21, bundled=False)) == []
 
 
+@pytest.mark.parametrize("content", [None, "", "no certificates"])
 def test_certificates_of_the_machine_become_a_trust_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: bytes, content: str | None
 ) -> None:
-    """Where no package has made a trust store for Java, the bundle that everyone else uses is converted once."""
+    """Where no package has made a trust store for Java, the bundle that everyone else uses is converted once.
+
+    A bundle without certificates leaves Java its own.
+    """
     bundle = tmp_path / "bundle.pem"
-    bundle.write_text(ssl.DER_cert_to_PEM_cert(certificate))
+    bundle.write_text(ssl.DER_cert_to_PEM_cert(certificate) if content is None else content)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
     monkeypatch.setattr(jars, "_TRUST_STORES", ())
     store = jars._trust_store()
-    assert store is not None
-    assert store.is_relative_to(tmp_path / "cache")
-    assert certificate in store.read_bytes()
-    assert jars._trust_store() == store
-
-
-@pytest.mark.parametrize("content", ["", "no certificates"])
-def test_a_bundle_without_certificates_leaves_java_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
-) -> None:
-    bundle = tmp_path / "bundle.pem"
-    bundle.write_text(content)
-    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
-    monkeypatch.setattr(jars, "_TRUST_STORES", ())
-    assert jars._trust_store() is None
+    assert (store is None) == (content is not None)
+    if store is not None:
+        assert store.is_relative_to(tmp_path / "cache")
+        assert certificate in store.read_bytes()
+        assert jars._trust_store() == store

@@ -26,15 +26,11 @@ def lock(tmp_path: Path) -> Iterator[IO[str]]:
 
 
 def test_ports_and_identity_are_kept(tmp_path: Path) -> None:
-    """A folder's broker keeps its address from start to start."""
+    """A folder's broker keeps its address from start to start; two folders have brokers of their own."""
     node = load_node(tmp_path / "new")
     assert load_node(tmp_path / "new") == node
     assert node.port != node.controller_port
-
-
-def test_two_folders_have_brokers_of_their_own(tmp_path: Path) -> None:
-    one, other = load_node(tmp_path / "one"), load_node(tmp_path / "other")
-    assert one.cluster_id != other.cluster_id
+    assert load_node(tmp_path / "other").cluster_id != node.cluster_id
 
 
 def test_no_cluster_id_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,38 +43,28 @@ def test_no_cluster_id_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("which", ["port", "controller_port"])
-def test_a_taken_port_is_replaced_for_good(tmp_path: Path, which: str) -> None:
-    """The broker gets new ports, stays who it is, and keeps the new ports once the old ones are free."""
+def test_a_taken_port_is_replaced_for_good(tmp_path: Path, caplog: pytest.LogCaptureFixture, which: str) -> None:
+    """The broker gets new ports, stays who it is, and keeps the new ports once the old ones are free.
+
+    The first address of a folder is no change.
+    """
     node = load_node(tmp_path)
+    assert caplog.messages == []
     with socket.create_server((HOST, getattr(node, which))):
         moved = load_node(tmp_path)
     assert getattr(moved, which) != getattr(node, which)
     assert moved.cluster_id == node.cluster_id
     assert load_node(tmp_path) == moved
-
-
-def test_a_change_of_the_address_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first address of a folder is no change."""
-    node = load_node(tmp_path)
-    assert caplog.messages == []
-    with socket.create_server((HOST, node.port)):
-        moved = load_node(tmp_path)
     assert caplog.messages == [
         f"a port of the broker is in use: its address changes from {node.address} to {moved.address}"
     ]
 
 
-def test_a_port_is_free_or_not() -> None:
-    with socket.create_server((HOST, 0)) as server:
-        port = server.getsockname()[1]
-        assert not is_free(port)
-    assert is_free(port)
-
-
-def test_connections_that_have_ended_do_not_keep_a_port() -> None:
-    """The port of a broker that was just stopped counts as free although the kernel remembers its connections."""
+def test_a_port_is_free_although_the_kernel_remembers_its_connections() -> None:
+    """As with the port of a broker that was just stopped."""
     with socket.create_server((HOST, 0)) as server:
         address = server.getsockname()
+        assert not is_free(address[1])
         client = socket.create_connection(address)
         accepted, _ = server.accept()
         accepted.close()  # the side that closes first is the one that is remembered
@@ -105,33 +91,28 @@ def test_a_damaged_file_is_reported(tmp_path: Path, content: str) -> None:
 
 
 def test_settings_win_but_not_over_the_address(tmp_path: Path) -> None:
-    """A caller can set anything except what makes clients find the broker; listeners are added to those."""
+    """A caller can set anything except what makes clients find the broker; listeners are added to those.
+
+    Neither file of a folder names the folder, which can be moved.
+    """
+    load_node(tmp_path)
     node = Node("id", 20_001, 20_002)
     write_configuration(tmp_path, node, {"num.partitions": "7", "node.id": "5", "listeners": "SSL://:1"})
-    lines = (tmp_path / "server.properties").read_text().splitlines()
+    text = (tmp_path / "server.properties").read_text()
+    lines = text.splitlines()
     assert {"num.partitions=7", "node.id=5"} <= set(lines)
     assert "listeners=PLAINTEXT://127.0.0.1:20001,CONTROLLER://127.0.0.1:20002,SSL://:1" in lines
     assert len({line.split("=")[0] for line in lines}) == len(lines)
+    assert str(tmp_path) not in text + (tmp_path / "node.json").read_text()
 
 
-def test_a_folder_that_was_moved_keeps_working(tmp_path: Path) -> None:
-    """Neither file of a folder names the folder."""
-    write_configuration(tmp_path, load_node(tmp_path), {})
-    for name in ("node.json", "server.properties"):
-        assert str(tmp_path) not in (tmp_path / name).read_text()
-
-
-def test_storage_that_cannot_be_formatted_is_reported_and_tried_again(tmp_path: Path, lock: IO[str]) -> None:
+def test_storage_is_formatted_once(tmp_path: Path, lock: IO[str]) -> None:
     """A failed attempt shows what was said, and leaves nothing that looks like storage."""
     node = load_node(tmp_path)
     for _ in range(2):
         with pytest.raises(BrokerFailed, match=r"(?s)cannot be formatted in .*kafka\.tools\.StorageTool format"):
             format_storage(tmp_path, node, ["sh", "-c", 'echo "$0 $1"; mkdir unformatted; exit 1'], lock)
         assert not (tmp_path / "data").exists()
-
-
-def test_storage_is_formatted_once(tmp_path: Path, lock: IO[str]) -> None:
-    node = load_node(tmp_path)
     format_storage(tmp_path, node, ["sh", "-c", "mkdir unformatted"], lock)
     assert json.loads((tmp_path / "node.json").read_text())["cluster_id"] == node.cluster_id
     format_storage(tmp_path, node, ["false"], lock)
