@@ -4,8 +4,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.errors import StreamingQueryException
@@ -181,8 +180,7 @@ def attend(
     try:
         while not (clock.has_failed or stop(_POLL_SECONDS)):
             report.write()
-            with _interrupted_on_error(query):
-                _check(lease, failures, watch)
+            _check(query, lease, failures, watch)
             if monitor is not None:
                 monitor.look()
             if not query.isActive:
@@ -201,30 +199,21 @@ def attend(
     except StreamingQueryException as error:
         if lease.find_successor():
             raise lease.taken_over() from None
-        refusal = re.search(r"reexpand\.Refused: (.+)", str(error))
-        if refusal:
+        if refusal := re.search(r"reexpand\.Refused: (.+)", str(error)):
             raise JobFailed(f"{refusal[1]}.") from None
-        lethal = quarantine.lethal(str(error))
-        if lethal is not None:
+        if lethal := quarantine.lethal(str(error)):
             raise lethal from None
         raise watch.explain(text_of(error)) from error
 
 
-def _check(lease: Lease, failures: quarantine.FailureWatch, watch: TopicWatch) -> None:
-    """Raise the reason to end the query at once, if there is one."""
-    if lease.successor():
-        raise lease.taken_over()
-    lethal = failures.found()
-    if lethal is not None:
-        raise lethal
-    watch.look()
-
-
-@contextmanager
-def _interrupted_on_error(query: StreamingQuery) -> Iterator[None]:
-    """End the query at once if the block fails: its micro-batch may read a topic that was replaced."""
+def _check(query: StreamingQuery, lease: Lease, failures: quarantine.FailureWatch, watch: TopicWatch) -> None:
+    """End the query at once if there is a reason: its micro-batch may read a topic that was replaced."""
     try:
-        yield
+        if lease.successor():
+            raise lease.taken_over()
+        if lethal := failures.found():
+            raise lethal
+        watch.look()
     except JobError as error:
         _interrupt(query)
         if isinstance(error, EntriesLethal):  # it starts again

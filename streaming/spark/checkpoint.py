@@ -91,31 +91,6 @@ class Agreement:
         return partition_names(self.checkpoint_id, self.shuffle_partitions)
 
 
-class _JavaFiles:
-    """Spark's manager of checkpoint files, whose refusals are one sentence."""
-
-    def __init__(self, make: Callable[[], Any], checkpoint: str) -> None:
-        self._checkpoint = checkpoint
-        self._manager = self._call(make)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return a method of the manager."""
-        return lambda *arguments: self._call(getattr(self._manager, name), *arguments)
-
-    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return method(*arguments)
-        except Py4JJavaError as error:
-            kind = str(error.java_exception.getClass().getName())
-            if kind.endswith(_EXPECTED):
-                raise
-            reason = one_line(str(error.java_exception.getMessage() or kind))
-            raise CheckpointUnusable(
-                f"the checkpoint {self._checkpoint} cannot be used: {reason.rstrip('.')}. Check its address, and that "
-                "this user may read and write there."
-            ) from None
-
-
 class CheckpointFiles:
     """Small files of a checkpoint, on any file system known to Spark."""
 
@@ -128,11 +103,12 @@ class CheckpointFiles:
         # Spark's own manager replaces a file atomically on each kind of file system.
         managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
         hadoop = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
-        self._manager = _JavaFiles(lambda: managers.create(self._path(self._root), hadoop), checkpoint)
+        self._checkpoint = checkpoint
+        self._manager = self._call(managers.create, self._path(self._root), hadoop)
 
     def exists(self, name: str) -> bool:
         """Return True if the checkpoint has a file or folder of that name."""
-        return bool(self._manager.exists(self._in_checkpoint(name)))
+        return bool(self._call(self._manager.exists, self._in_checkpoint(name)))
 
     def read(self, name: str) -> bytes:
         """Return the content of a file.
@@ -141,7 +117,7 @@ class CheckpointFiles:
             OSError: the file cannot be read.
         """
         try:
-            stream = self._manager.open(self._in_checkpoint(name))
+            stream = self._call(self._manager.open, self._in_checkpoint(name))
             try:
                 return bytes(self._io.toByteArray(stream))
             finally:
@@ -153,7 +129,9 @@ class CheckpointFiles:
         """Return the names of a folder's files that are numbers, in order; none if there is no folder."""
         if not self.exists(folder):
             return []
-        names = [str(status.getPath().getName()) for status in self._manager.list(self._in_checkpoint(folder))]
+        names = [
+            str(status.getPath().getName()) for status in self._call(self._manager.list, self._in_checkpoint(folder))
+        ]
         return sorted(int(name) for name in names if name.isdecimal())
 
     def write(self, name: str, content: bytes) -> None:
@@ -175,8 +153,8 @@ class CheckpointFiles:
 
     def _put(self, name: str, content: bytes, *, replaces: bool) -> None:
         file = self._in_checkpoint(name)
-        self._manager.mkdirs(file.getParent())
-        stream = self._manager.createAtomic(file, replaces)
+        self._call(self._manager.mkdirs, file.getParent())
+        stream = self._call(self._manager.createAtomic, file, replaces)
         try:
             stream.write(content)
         except BaseException:
@@ -186,10 +164,24 @@ class CheckpointFiles:
 
     def delete(self, name: str) -> None:
         """Delete a file, or a folder with all that is in it; a name that does not exist is left alone."""
-        self._manager.delete(self._in_checkpoint(name))
+        self._call(self._manager.delete, self._in_checkpoint(name))
 
     def _in_checkpoint(self, name: str) -> Any:
         return self._path(f"{self._root}/{name}")
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Call Spark's manager, whose refusals become one sentence."""
+        try:
+            return method(*arguments)
+        except Py4JJavaError as error:
+            kind = str(error.java_exception.getClass().getName())
+            if kind.endswith(_EXPECTED):
+                raise
+            reason = one_line(str(error.java_exception.getMessage() or kind))
+            raise CheckpointUnusable(
+                f"the checkpoint {self._checkpoint} cannot be used: {reason.rstrip('.')}. Check its address, and that "
+                "this user may read and write there."
+            ) from None
 
 
 def absolute(checkpoint: str) -> str:
