@@ -5,6 +5,8 @@ the downloaded ones, under a digest of the sources and their libraries.
 
 The archive uses Java's class data sharing: its classes are already loaded and verified. It fits one Java and one class
 path, so its name contains a digest of both. Without a matching archive, Java starts normally.
+
+Functions raise `JarsUnavailable` if a library is missing, or a file cannot be made or stored.
 """
 
 from __future__ import annotations
@@ -42,11 +44,7 @@ _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 
 
 def sink() -> Path:
-    """Return the jar of the sink. Compile it if it is not in the cache.
-
-    Raises:
-        JarsUnavailable: a library is missing, or the jar cannot be compiled or stored.
-    """
+    """Return the jar of the sink. Compile it if it is not in the cache."""
     return _compiled("reexpand-sink.jar", SOURCES, jars.LOCAL, [*jars.pyspark(), *jars.spark()])
 
 
@@ -118,13 +116,7 @@ def recording_options(classes: Path) -> list[str]:
 def make_archive(target: Path, classes: Path, log: str) -> None:
     """Create the archive of the classes that a job has loaded.
 
-    Args:
-        target: path of the archive, from `archive_file`.
-        classes: file of `recording_options`.
-        log: log of the job, which was started with `LAUNCH_VARIABLE`.
-
-    Raises:
-        JarsUnavailable: Java cannot create the archive, or it cannot be stored.
+    The names of the classes are in the file of `recording_options`, and the job was started with `LAUNCH_VARIABLE`.
     """
     words = shlex.split(next(line for line in log.splitlines() if line.startswith(_LAUNCH)).removeprefix(_LAUNCH))
     partial = target.with_suffix(f".{os.getpid()}")

@@ -106,7 +106,6 @@ class JarSets:
         return cache_folder() / "jars" / digest[:16]
 
     def _expected(self, name: str) -> dict[str, str]:
-        """Return the file names of a set with their checksums."""
         entries = (line.split("  ", 1) for line in self.checksums.read_text(encoding="utf-8").splitlines())
         return {path.removeprefix(f"{name}/"): digest for digest, path in entries if path.startswith(f"{name}/")}
 

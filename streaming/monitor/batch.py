@@ -183,11 +183,7 @@ class ShardSizes:
         return orjson.dumps({"shards": shards, "clients": list(self._coordinator.items())})
 
     def load(self, data: bytes) -> None:
-        """Load the sizes of a former driver.
-
-        Raises:
-            ValueError: the data is not from `dump`.
-        """
+        """Load the sizes of a former driver; raise `ValueError` if they are not from `dump`."""
         try:
             found = orjson.loads(data)
             for parent, number, *size in found["shards"]:

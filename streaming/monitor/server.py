@@ -131,11 +131,7 @@ def routes(registry: CollectorRegistry, health: Health, *, local: bool = False) 
 
 
 def read_token(file: Path | None) -> str | None:
-    """Return the token from a file or the environment; None if there is none.
-
-    Raises:
-        ConfigInvalid: the token cannot be read or is invalid.
-    """
+    """Return the token from a file or the environment, None if there is none; raise `ConfigInvalid`."""
     if file is not None:
         return token_of_file(file)
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
@@ -143,11 +139,7 @@ def read_token(file: Path | None) -> str | None:
 
 
 def token_of_file(file: Path) -> str:
-    """Return the token in a file.
-
-    Raises:
-        ConfigInvalid: the file cannot be read, or the token is invalid.
-    """
+    """Return the token in a file, or raise `ConfigInvalid`."""
     try:
         token = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

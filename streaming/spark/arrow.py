@@ -181,13 +181,11 @@ class StateSerializer(ApplyInPandasWithStateSerializer):
 
 @cache
 def _schema(*kinds: StructType) -> pa.Schema:
-    """Return the schema of output batches."""
     fields = [StructField(f"_{number}", kind) for number, kind in enumerate(kinds)]
     return to_arrow_schema(StructType(fields), timezone="UTC")
 
 
 def _note(state: GroupState) -> tuple[Any, ...]:
-    """Return what Spark gets of a state."""
     value = pickle.dumps(state.get, pickle_protocol) if state.exists else None
     return state.json(), state._keyAsUnsafe, value, state.oldTimeoutTimestamp  # noqa: SLF001 - PySpark's protocol
 

@@ -32,11 +32,7 @@ _JAVA_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
 
 
 def arguments(variables: Mapping[str, str]) -> list[str]:
-    """Return the arguments of Java.
-
-    Raises:
-        SystemExit: a variable is missing.
-    """
+    """Return the arguments of Java, or exit if a variable is missing."""
     if missing := sorted({*_OPTIONS.values(), "SPARK_EXECUTOR_MEMORY"} - variables.keys()):
         sys.exit(f"Only Spark on Kubernetes starts this, in a pod of an executor: {', '.join(missing)} is not set.")
     numbers = sorted(int(found[1]) for name in variables if (found := _JAVA_OPTION.fullmatch(name)))

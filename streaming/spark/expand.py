@@ -148,11 +148,7 @@ _rehearsals: list[Rehearsal] = []
 
 
 def _rehearse(config: WorkerConfig, work_on_key: KeyWork, stall_seconds: float) -> None:
-    """Try the work on a key in a child process.
-
-    Raises:
-        EntriesLethal: entries of the key kill or hang workers.
-    """
+    """Try the work on a key in a child process; raise `EntriesLethal` if entries kill or hang it."""
     worker = kept(config)
     if not _rehearsals or _rehearsals[0].worker is not worker:
         _end_rehearsal()
@@ -161,13 +157,11 @@ def _rehearse(config: WorkerConfig, work_on_key: KeyWork, stall_seconds: float) 
 
 
 def _end_rehearsal() -> None:
-    """End the child of an earlier task."""
     while _rehearsals:
         _rehearsals.pop().close()
 
 
 def _input_rows(frames: Iterator[arrow.Frame]) -> InputRows:
-    """Return the rows of all frames of a key."""
     columns = [[frame[name].to_numpy() for name in (*InputRow._fields, "piece")] for frame in frames]
     rows = InputRows.concat([InputRows(*each[:-1]) for each in columns])
     pieces = np.concatenate([each[-1] for each in columns])

@@ -27,11 +27,7 @@ _RECORDS_AT_ONCE = 1_000
 
 
 def check_options(spark: SparkSession, settings: Settings) -> None:
-    """Check that Kafka's Java clients accept all options of the file.
-
-    Raises:
-        ConfigInvalid: they do not accept an option.
-    """
+    """Raise `ConfigInvalid` if Kafka's Java clients do not accept an option of the file."""
     if settings.kafka_options is None:
         return
     jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
@@ -67,7 +63,7 @@ def root_cause(error: Py4JJavaError) -> str:
 
 
 class Producer:
-    """A Kafka producer for text, as a context manager."""
+    """A Kafka producer for text, as a context manager; raises `NotWritten` if Kafka does not take a record in time."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
@@ -86,18 +82,11 @@ class Producer:
         """Write a record, wait until Kafka has it, and return its timestamp in milliseconds.
 
         That is the broker's time if the topic has `message.timestamp.type=LogAppendTime`, else this machine's.
-
-        Raises:
-            NotWritten: Kafka did not take it in time.
         """
         return self._timestamp(topic, self._send(topic, key, value))
 
     def send_all(self, topic: str, records: Iterable[KafkaRecord]) -> int:
-        """Write records, wait until Kafka has them, and return their number.
-
-        Raises:
-            NotWritten: Kafka did not take one of them in time.
-        """
+        """Write records, wait until Kafka has them, and return their number."""
         rest, count = iter(records), 0
         while some := list(islice(rest, _RECORDS_AT_ONCE)):
             for sent in [self._send(topic, key.decode(), (value or b"").decode()) for key, value in some]:

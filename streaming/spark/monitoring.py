@@ -4,10 +4,10 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 import pyspark
@@ -80,37 +80,33 @@ class JobPage(Protocol):
         """Close open pages and readers; the server waits for that."""
 
 
-class Monitor:
-    """Metrics, health and their server with the job's page, as a context manager; they live longer than the query."""
+class Monitor(NamedTuple):
+    """Metrics and health of a job, and its page; they live longer than the query."""
 
-    def __init__(self, settings: Settings, page: JobPage | None = None) -> None:
-        self.health = Health(settings.hang_seconds)
-        self.lag = LagMeter()
-        self.metrics = Metrics(self.health, self.lag, ProcessMemory(), pyspark.__version__)
-        where = parse_address(settings.http)
-        self.page = page
-        shown = page.routes() if page else []
-        self._shows_page = bool(shown)
-        served = [*routes(self.metrics.registry, self.health, local=where is not None and where.is_loopback), *shown]
-        self._server = None if where is None else HttpServer(where, served)
+    health: Health
+    lag: LagMeter
+    metrics: Metrics
+    page: JobPage | None
 
-    def __enter__(self) -> Self:
-        if self._server is not None:
-            self._server.__enter__()
-            if self._server.url:
-                log.info("metrics and health: %s/metrics, %s/healthz", self._server.url, self._server.url)
-                if self._shows_page:
-                    log.info("console: %s/", self._server.url)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.health.enter(Condition.STOPPING, "the job has ended")
-        if self.page is not None:
-            self.page.close()
-        if self._server is not None:
-            self._server.__exit__(kind, error, trace)
+@contextmanager
+def served(settings: Settings, page: JobPage | None = None) -> Iterator[Monitor]:
+    """Serve metrics, health and the job's page, if there is an address."""
+    health, lag = Health(settings.hang_seconds), LagMeter()
+    metrics = Metrics(health, lag, ProcessMemory(), pyspark.__version__)
+    where, shown = parse_address(settings.http), page.routes() if page else []
+    own = routes(metrics.registry, health, local=where is not None and where.is_loopback)
+    with HttpServer(where, [*own, *shown]) if where else nullcontext() as server:
+        if server is not None and server.url:
+            log.info("metrics and health: %s/metrics, %s/healthz", server.url, server.url)
+            if shown:
+                log.info("console: %s/", server.url)
+        try:
+            yield Monitor(health, lag, metrics, page)
+        finally:
+            health.enter(Condition.STOPPING, "the job has ended")
+            if page is not None:
+                page.close()
 
 
 class QueryMonitor:
@@ -240,7 +236,6 @@ class QueryMonitor:
             log.info("catching up: %s records left, %s", f"{left:,}", self._pace(left, rate))
 
     def _pace(self, left: int, rate: float) -> str:
-        """Return how fast the job catches up, in words."""
         if rate:
             return f"{rate:.0f} per second, {left / rate:.0f} s left"
         if self._is_working:

@@ -99,7 +99,6 @@ def _check_new(
     *,
     rebuilding: bool,
 ) -> None:
-    """Check the topics that exist before a new checkpoint reads and writes them."""
     beginnings, ends = admin.spans([name for name in found if name != settings.dead_letters])
     if not rebuilding:
         first = beginnings.get(settings.updates, {})
@@ -203,10 +202,8 @@ def read_groups(path: Path | None) -> dict[str, bytes]:
         "lite.sub.wildcard" = true
 
     It is for deployments without a broker to keep the attributes. Each start of the job writes them to the group stream
-    as ordinary events; attributes that already hold change nothing.
-
-    Raises:
-        ConfigInvalid: the file is not TOML, or the attributes of a group are not valid; the message names the group.
+    as ordinary events; attributes that already hold change nothing. An invalid file raises `ConfigInvalid`, which names
+    the group.
     """
     if path is None:
         return {}

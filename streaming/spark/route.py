@@ -129,7 +129,6 @@ def _once(value: Column, body: Callable[[Column], Column]) -> Column:
 
 
 def _topic_routes(event: Column, settings: Settings) -> Column:
-    """Place a topic event on the shard of its topic."""
     parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(COORDINATOR))
     if not settings.shards:
         return _record_route(parent, F.lit(0))
@@ -212,7 +211,6 @@ def _shard_routes(parent: Column, entry: Column, payload: Column, settings: Sett
 
 
 def _record_route(parent: Column, shard: Column) -> Column:
-    """Return the single route of a whole record."""
     return F.array(_route(parent, shard, F.lit(0), F.col("value")))
 
 

@@ -35,7 +35,7 @@ from streaming.spark.expand import expand
 from streaming.spark.failures import end_of_java
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
-from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor
+from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor, served
 from streaming.spark.query import Start, begin, keep_going
 from streaming.spark.route import route
 from streaming.storage import folder
@@ -94,7 +94,7 @@ def run(
     folder.check(settings.checkpoint, writes=True)
     group_events = provision.read_groups(settings.groups)
     stop = threading.Event()
-    with Limit(stop) as limit, Monitor(settings, page) as monitor, started(settings, stop) as spark:
+    with Limit(stop) as limit, served(settings, page) as monitor, started(settings, stop) as spark:
         limit.watch(spark)
         kafka_clients.check_options(spark, settings)
         choices = {"take_over": take_over, "accept_topics": accept_topics, "stands_by": stands_by}
@@ -149,12 +149,7 @@ def _work(
 
 
 def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = None) -> Agreement:
-    """Return the agreement of checkpoint and settings; `former` is their agreement before a wait.
-
-    Raises:
-        CheckpointInUse: another driver has begun on the new checkpoint during the wait.
-        CheckpointMismatch: it was replaced by another checkpoint.
-    """
+    """Return the agreement of checkpoint and settings; `former` is their agreement before a wait."""
     notes.check_usable(spark, settings)
     agreed = checkpoint.agree(spark, settings)
     if former is None or former.checkpoint_id == agreed.checkpoint_id:
@@ -189,9 +184,7 @@ def _nothing_open(settings: Settings, admin: KafkaAdmin, agreed: Agreement) -> I
 def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]:
     """Start Spark, and stop it in the end; SIGTERM and SIGINT set an event.
 
-    Raises:
-        SparkUnavailable: Spark does not start.
-        JobFailed: its JVM has ended by itself.
+    A JVM that has ended by itself becomes `JobFailed`.
     """
     set_on_signal(stop)
     brought = [] if session.is_submitted() else [*jars.spark(), classes.sink()]
@@ -216,7 +209,6 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
 
 
 def _exit_code(jvm: subprocess.Popen[bytes] | None) -> int | None:
-    """Return the exit code of a JVM that has just ended; None if it lives."""
     if jvm is not None:
         with suppress(subprocess.TimeoutExpired):
             return jvm.wait(_END_SECONDS)

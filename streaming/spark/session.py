@@ -117,11 +117,7 @@ _OPTION = re.compile(r"\s*([^\s#!=:]+)(?:\s*[=:]\s*|\s+)(.*?)\s*")
 def prepare(*, local: bool) -> None:
     """Set the variables by which Spark starts with our own parts, and warn of variables that are ignored.
 
-    Args:
-        local: Spark's workers are on this machine, in one JVM with the driver.
-
-    Raises:
-        SparkUnavailable: `SPARK_HOME` is no Spark of this release.
+    Workers are local if they are on this machine. A `SPARK_HOME` of another release raises `SparkUnavailable`.
     """
     os.environ[SAFE_PATH] = "1"
     _check_home()
@@ -232,7 +228,6 @@ def options(
 
 
 def _guarded(settings: Settings, configured: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that protect the driver and the executors of a cluster."""
     master = settings.master or configured.get("spark.master", "")
     if _is_local(settings) or master.startswith("local"):
         return {}
@@ -270,7 +265,6 @@ def _is_local(settings: Settings) -> bool:
 
 
 def _is_on_this_machine(settings: Settings) -> bool:
-    """Return whether driver and executors are all on this machine."""
     return _is_local(settings) or urlparse(settings.master or "").hostname in ("127.0.0.1", "localhost")
 
 
