@@ -91,11 +91,10 @@ class SparkCluster:
                 self._launch_worker(number)
             for number in self._numbers:
                 self._wait_for(f"worker-{number}", _WORKER_REGISTERED)
-        except OSError as error:
+        except BaseException as error:
             self.stop()
-            raise ClusterFailed(f"The Spark cluster cannot work in {self.folder}: {error}.") from error
-        except BaseException:
-            self.stop()
+            if isinstance(error, OSError):
+                raise ClusterFailed(f"The Spark cluster cannot work in {self.folder}: {error}.") from error
             raise
         return self
 

@@ -79,11 +79,10 @@ class Server:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = lock = self._lock_folder()
             self._begin(lock)
-        except OSError as error:
+        except BaseException as error:
             self.kill()
-            raise BrokerFailed(f"The broker cannot work in {self.folder}: {error}.") from error
-        except BaseException:
-            self.kill()
+            if isinstance(error, OSError):
+                raise BrokerFailed(f"The broker cannot work in {self.folder}: {error}.") from error
             raise
         return self
 

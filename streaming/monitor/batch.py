@@ -25,13 +25,11 @@ class BatchReport(NamedTuple):
     """A committed micro-batch.
 
     Attributes:
-        number: number of the micro-batch.
         records: number of records that it has read.
         ended: time of its commit, in seconds since the epoch.
         phases: seconds of each phase, by Spark's name.
         read: positions in the inputs after the micro-batch.
         counts: number of updates, dead letters and ignored entries, by kind.
-        keys: facts of the keys that it has processed.
         state_keys: number of keys with a state.
         state_bytes: memory of Spark's state stores, in bytes.
     """

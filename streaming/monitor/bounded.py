@@ -8,6 +8,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
@@ -67,7 +68,6 @@ class BoundedServer(uvicorn.Server):
             backlog=_ACCEPTED_AT_ONCE, **options,
         )  # fmt: skip
         super().__init__(config)
-        self.server_state = _Connections()
         self._looked = 0.0
 
     async def startup(self, sockets: "list[socket.socket] | None" = None) -> None:
@@ -84,25 +84,9 @@ class BoundedServer(uvicorn.Server):
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
-            for each in [each for each in cast("_Connections", self.server_state).open() if each.is_late(now)]:
+            for each in [each for each in _opened(self.server_state) if each.is_late(now)]:
                 each.drop()
         return await super().on_tick(counter)
-
-
-class _Connections(ServerState):
-    """Open connections of a server."""
-
-    def open(self) -> "list[_Connection]":
-        """Return the open connections."""
-        return [each for each in self.connections if isinstance(each, _Connection)]
-
-    def make_room(self) -> None:
-        """If there are too many connections, drop the oldest of the address with the most connections."""
-        if len(self.connections) > CONNECTIONS:
-            choice = [each for each in self.open() if each.waits] or self.open()
-            by_host = Counter(each.host for each in choice)
-            most = max(by_host.values())
-            min((each for each in choice if by_host[each.host] == most), key=lambda each: each.since).drop()
 
 
 class _Connection(H11Protocol):
@@ -111,8 +95,6 @@ class _Connection(H11Protocol):
     Attributes:
         since: monotonic start time of its current step: a request, a response, or the idle time after it.
     """
-
-    server_state: _Connections
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -144,9 +126,14 @@ class _Connection(H11Protocol):
         self.transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Count the new connection."""
+        """If there are too many connections, drop the oldest of the address with the most connections."""
         super().connection_made(transport)
-        self.server_state.make_room()
+        if len(self.connections) > CONNECTIONS:
+            opened = _opened(self.server_state)
+            choice = [each for each in opened if each.waits] or opened
+            by_host = Counter(each.host for each in choice)
+            most = max(by_host.values())
+            min((each for each in choice if by_host[each.host] == most), key=lambda each: each.since).drop()
 
     def handle_events(self) -> None:
         """Restart the clock for a new request."""
@@ -173,6 +160,10 @@ class _Connection(H11Protocol):
         super().resume_writing()
 
 
+def _opened(state: ServerState) -> list[_Connection]:
+    return [each for each in state.connections if isinstance(each, _Connection)]
+
+
 class Turns:
     """Middleware that rejects requests beyond `RUNNING`. Started responses do not count.
 
@@ -197,22 +188,19 @@ class Turns:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        counted = True
+        turn = ExitStack()
+        turn.callback(self._end_turn)
         self._running += 1
 
-        def release() -> None:
-            nonlocal counted
-            self._running -= counted
-            counted = False
-
         async def began(message: "Message") -> None:
-            release()
+            turn.close()
             await send(message)
 
-        try:
+        with turn:
             await self._app(scope, receive, began)
-        finally:
-            release()
+
+    def _end_turn(self) -> None:
+        self._running -= 1
 
 
 class _Sparse(logging.Filter):

@@ -134,29 +134,26 @@ class KafkaAdmin:
 
     def configure(self, name: str, option: str, value: str) -> None:
         """Set an option of a topic."""
-        config = self._jvm.org.apache.kafka.common.config.ConfigResource
         admin = self._clients.admin
         change = admin.AlterConfigOp(admin.ConfigEntry(option, value), admin.AlterConfigOp.OpType.SET)
-        changes = {config(config.Type.TOPIC, name): [change]}
-        self._call(lambda: self._admin.incrementalAlterConfigs(changes).all().get())
+        self._call(lambda: self._admin.incrementalAlterConfigs({self._topic(name): [change]}).all().get())
 
     def configurations(self, names: Iterable[str], options: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the values of some options of topics."""
-        config = self._jvm.org.apache.kafka.common.config.ConfigResource
-        resources = {name: config(config.Type.TOPIC, name) for name in names}
+        resources = {name: self._topic(name) for name in names}
         found = self._call(lambda: self._admin.describeConfigs(list(resources.values())).all().get())
         return {
             name: {option: str(found[resource].get(option).value()) for option in options}
             for name, resource in resources.items()
         }
 
-    def ends(self, names: Collection[str]) -> Offsets:
-        """Return the offsets behind the last records of topics, including open transactions."""
-        return self._offsets(self._partitions(names), self._clients.admin.OffsetSpec.latest())
+    def _topic(self, name: str) -> Any:
+        config = self._jvm.org.apache.kafka.common.config.ConfigResource
+        return config(config.Type.TOPIC, name)
 
-    def committed_ends(self, names: Collection[str]) -> Offsets:
-        """Return the offsets up to which topics can be read: the first open transactions, or the ends."""
-        return self._offsets(self._partitions(names), self._clients.admin.OffsetSpec.latest(), "READ_COMMITTED")
+    def ends(self, names: Collection[str], isolation: str = "READ_UNCOMMITTED") -> Offsets:
+        """Return the offsets behind the last records of topics, or with READ_COMMITTED up to which they can be read."""
+        return self._offsets(self._partitions(names), self._clients.admin.OffsetSpec.latest(), isolation)
 
     def spans(self, names: Collection[str]) -> tuple[Offsets, Offsets]:
         """Return the offsets of the first record and behind the last record, of each partition of topics."""
@@ -223,11 +220,8 @@ class KafkaAdmin:
         spec = self._clients.admin.OffsetSpec
         beginnings = self._offsets(partitions, spec.earliest())[updates]
         ends = self._offsets(partitions, spec.latest(), "READ_COMMITTED")[updates]
-        positions = {
-            number: max(beginnings[number], end - _TAIL_RECORDS)
-            for number, end in ends.items()
-            if end > beginnings[number]
-        }
+        held = {number: end for number, end in ends.items() if end > beginnings[number]}
+        positions = {number: max(beginnings[number], end - _TAIL_RECORDS) for number, end in held.items()}
         return self._call(lambda: self._read(updates, positions, ends)) if positions else set()
 
     def _read(self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]) -> set[EntryPlace]:

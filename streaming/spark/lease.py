@@ -37,8 +37,6 @@ class Holder(NamedTuple):
 
     Attributes:
         generation: number of the driver; larger for each later driver of the same checkpoint.
-        host: name of its machine.
-        pid: its process id there.
         since: time of its start, with the zone.
         process: unique name of the process on this machine and in its containers; empty if unknown.
         released: True once it has ended in order.
@@ -142,14 +140,14 @@ class Lease:
 
     def __init__(self, spark: SparkSession, settings: Settings, checkpoint_id: str) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
-        self._jvm: Any = jvm
+        self._jvm = jvm
         self._settings = settings
-        self._kafka = jvm.org.apache.kafka.clients
+        self._kafka = self._jvm.org.apache.kafka.clients
         self.checkpoint_id = checkpoint_id
         self._group = own_group(checkpoint_id)
-        self._options = client_properties(jvm, settings, _TIMEOUTS)
+        self._options = client_properties(self._jvm, settings, _TIMEOUTS)
         self._admin = self._call(lambda: self._kafka.admin.Admin.create(self._options))
-        self._partition = jvm.org.apache.kafka.common.TopicPartition(settings.clock, 0)
+        self._partition = self._jvm.org.apache.kafka.common.TopicPartition(settings.clock, 0)
         self._producer: Any = None
         self._beats = 0
         self._mine: Holder | None = None
@@ -183,9 +181,7 @@ class Lease:
 
     def end_of_former(self) -> str:
         """Return how the previous driver has ended, in a word or two."""
-        if self._former is None:
-            return "none"
-        return "in order" if self._former.released else "crashed"
+        return "none" if self._former is None else "in order" if self._former.released else "crashed"
 
     def wait_until_free(self, stop: threading.Event) -> bool:
         """Wait until the holder has ended, or is silent for `LEASE_SECONDS`; return False if `stop` is set before.

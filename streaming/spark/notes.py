@@ -68,12 +68,7 @@ def note_limits(spark: SparkSession, settings: Settings, adopted: Offsets | None
 
 
 class Terms(NamedTuple):
-    """Settings with which a query starts.
-
-    Attributes:
-        settings: the settings.
-        through: number of the micro-batch after which the start's settings apply; None if they apply at once.
-    """
+    """Settings with which a query starts, and the micro-batch after which the start's settings apply if not at once."""
 
     settings: Settings
     through: int | None = None

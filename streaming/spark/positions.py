@@ -66,7 +66,7 @@ def beginning(admin: KafkaAdmin, settings: Settings, adopted: Offsets | None = N
     Raises:
         KafkaUnavailable: no broker answers, or a topic does not exist.
     """
-    found = admin.committed_ends(settings.inputs)  # Spark refuses to begin behind the records that it can read
+    found = admin.ends(settings.inputs, "READ_COMMITTED")  # Spark refuses to begin behind the records that it can read
     events = {topic: dict.fromkeys(offsets, _EARLIEST) for topic, offsets in found.items()}
     fresh = {**events, settings.clock: found[settings.clock]}
     return dump({topic: {**offsets, **(adopted or {}).get(topic, {})} for topic, offsets in fresh.items()})
