@@ -74,9 +74,9 @@ class Health:
         self._batch = -1
         self._running: tuple[int, float] | None = None
         self._looked = now()
-        self._unreachable: float | None = None
+        self.unreachable_seconds = 0.0
         self._back = now()
-        self._behind = True
+        self.is_catching_up = True
         self._lag: tuple[int, float] | None = None
         self._former = "unknown"
 
@@ -84,16 +84,6 @@ class Health:
     def uptime(self) -> float:
         """Seconds since the start."""
         return self._now() - self._began
-
-    @property
-    def is_catching_up(self) -> bool:
-        """True until the inputs are read, after the start or after falling behind."""
-        return self._behind
-
-    @property
-    def unreachable_seconds(self) -> float:
-        """Seconds since Kafka's last response; 0 if Kafka answers."""
-        return self._unreachable or 0.0
 
     def enter(self, phase: Condition, about: str) -> None:
         """Enter a phase: starting, standing by, ready (the query runs), or stopping."""
@@ -115,18 +105,18 @@ class Health:
                 self._running = (batch + 1, self._looked)
             self._batch = batch
 
-    def note_kafka(self, *, unreachable_for: float | None) -> None:
-        """Record the seconds since Kafka's last response; None if Kafka answers."""
+    def note_kafka(self, *, unreachable_for: float) -> None:
+        """Record the seconds since Kafka's last response; 0 if Kafka answers."""
         with self._lock:
-            if unreachable_for is None and self._unreachable is not None:
+            if self.unreachable_seconds and not unreachable_for:
                 self._back = self._now()
-            self._unreachable = unreachable_for
+            self.unreachable_seconds = unreachable_for
 
     def note_lag(self, records: int, seconds: float) -> None:
         """Record the lag of the inputs."""
         with self._lock:
             self._lag = (records, seconds)
-            self._behind = seconds > CAUGHT_UP_SECONDS if self._behind else seconds > BEHIND_SECONDS
+            self.is_catching_up = seconds > (CAUGHT_UP_SECONDS if self.is_catching_up else BEHIND_SECONDS)
 
     def answer(self) -> Answer:
         """Return the condition of the job."""
@@ -144,15 +134,14 @@ class Health:
     def _judge(self) -> tuple[Condition, str]:
         if self._phase is not Condition.READY:
             return self._phase, self._about
-        hung = self._hung()
-        if hung is not None:
+        if hung := self._hung():
             return Condition.HUNG, hung
-        if self._unreachable is not None:
-            return Condition.KAFKA_UNREACHABLE, f"Kafka has not answered for {self._unreachable:.0f} s"
+        if self.unreachable_seconds:
+            return Condition.KAFKA_UNREACHABLE, f"Kafka has not answered for {self.unreachable_seconds:.0f} s"
         if self._lag is None:
             return Condition.CATCHING_UP, "the query is running; its lag is not yet known"
         records, seconds = self._lag
-        if self._behind:
+        if self.is_catching_up:
             return Condition.CATCHING_UP, f"{records:,} records are unread, the oldest for {seconds:.0f} s"
         return Condition.READY, self._about
 
@@ -161,7 +150,7 @@ class Health:
         silent = self._now() - self._looked
         if silent > self._hang_seconds:
             return f"the driver has not checked the query for {silent:.0f} s: Spark does not answer"
-        if self._running is None or self._unreachable is not None:
+        if self._running is None or self.unreachable_seconds:
             return None
         number, since = self._running
         running = self._now() - max(since, self._back)  # time without Kafka does not count

@@ -4,8 +4,9 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 import anyio.to_thread
@@ -20,9 +21,6 @@ from streaming.config import Address
 from streaming.errors import ConfigInvalid
 from streaming.monitor.bounded import BoundedServer
 from streaming.monitor.health import Health
-
-if TYPE_CHECKING:
-    import socket
 
 log = logging.getLogger("reexpand")
 
@@ -48,50 +46,44 @@ class HttpServer:
     Args:
         address: host and port to listen on.
         routes: routes and mounts of the application, in order. Each checks access itself.
+
+    Attributes:
+        url: URL of the server; None if it is not running.
     """
 
     def __init__(self, address: Address, routes: Sequence[BaseRoute]) -> None:
-        self._asked = address
-        self._address: Address | None = None
-        self._app = Starlette(routes=list(routes))
-        self._socket: socket.socket | None = None
-        self._server: BoundedServer | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def url(self) -> str | None:
-        """URL of the server; None if it is not running."""
-        return None if self._address is None else f"http://{self._address}"
+        self._address = address
+        self._server = BoundedServer(Starlette(routes=list(routes)), PROBES)
+        self._exit = ExitStack()
+        self.url: str | None = None
 
     def __enter__(self) -> Self:
         try:
-            self._socket = self._asked.listen()
+            listener = self._exit.enter_context(self._address.listen())
         except OSError as error:
             log.warning(
                 "no metrics and no health: cannot listen on %s (%s). The job continues; choose another address with "
                 "--http HOST:PORT, port 0 for a free one, or --http off",
-                self._asked,
+                self._address,
                 error.strerror or error,
             )
             return self
-        self._address = Address(self._asked.host, self._socket.getsockname()[1])
-        self._server = BoundedServer(self._app, PROBES)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, name="http", daemon=True
-        )
-        self._thread.start()
+        self.url = f"http://{Address(self._address.host, listener.getsockname()[1])}"
+        thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
+        thread.start()
+        self._exit.callback(self._stop, thread)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
-            self._thread.join(_STOP_SECONDS)
-            if self._thread.is_alive():  # a stream is open
-                self._server.force_exit = True
-                self._thread.join(_STOP_SECONDS)
-        if self._socket is not None:
-            self._socket.close()
-        self._address = None
+        self._exit.close()
+        self.url = None
+
+    def _stop(self, thread: threading.Thread) -> None:
+        self._server.should_exit = True
+        thread.join(_STOP_SECONDS)
+        if thread.is_alive():  # a stream is open
+            self._server.force_exit = True
+            thread.join(_STOP_SECONDS)
 
 
 def routes(registry: CollectorRegistry, health: Health, *, local: bool = False) -> list[BaseRoute]:

@@ -132,7 +132,7 @@ class QueryMonitor:
         self._next_news = time.monotonic() + _NEWS_SECONDS
         self._asked = self._well = time.monotonic()
         self._again = time.monotonic() + _COMMIT_AGAIN_SECONDS
-        self._caught_up = self._has_told = False
+        self._has_told = False
         self._files = files
         self._next_note = time.monotonic() + _KEEP_SECONDS
         self._noted = -1
@@ -143,8 +143,7 @@ class QueryMonitor:
 
     def follow(self, batch: BatchReport) -> None:
         """Record a committed micro-batch."""
-        if self._last_batch < 0:
-            self._metrics.reached("first-micro-batch", self._health.uptime)
+        self._metrics.reached("first-micro-batch", self._health.uptime)
         self._last_batch = batch.number
         self._metrics.follow(batch)
         if self._page is not None:
@@ -218,14 +217,12 @@ class QueryMonitor:
         if self._health.unreachable_seconds:
             log.info("Kafka is back after %.0f s", now - self._well)
         self._well = now
-        self._health.note_kafka(unreachable_for=None)
+        self._health.note_kafka(unreachable_for=0.0)
 
     def _tell_progress(self, now: float) -> None:
         left, rate = self._lag.records, self._lag.rate
         if not self._health.is_catching_up:
-            if not self._caught_up:
-                self._caught_up = True
-                self._metrics.reached("caught-up", self._health.uptime)
+            self._metrics.reached("caught-up", self._health.uptime)
             if self._has_told:
                 log.info("caught up: the inputs are read")
                 self._has_told = False

@@ -64,7 +64,7 @@ def test_an_outage_of_kafka_is_no_hang_and_its_time_does_not_count(health: Healt
     health.look(7, is_running=True)
     health.note_kafka(unreachable_for=2 * HANG_SECONDS)
     assert condition(health) == (Condition.KAFKA_UNREACHABLE, True, False)
-    health.note_kafka(unreachable_for=None)
+    health.note_kafka(unreachable_for=0.0)
     assert condition(health) == (Condition.READY, True, True)
     time.now = 3 * HANG_SECONDS + 1
     health.look(7, is_running=True)
