@@ -209,7 +209,7 @@ def attend(
 def _check(query: StreamingQuery, lease: Lease, failures: quarantine.FailureWatch, watch: TopicWatch) -> None:
     """End the query at once if there is a reason: its micro-batch may read a topic that was replaced."""
     try:
-        if lease.successor():
+        if lease.successor:
             raise lease.taken_over()
         if lethal := failures.found():
             raise lethal

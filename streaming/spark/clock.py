@@ -123,6 +123,9 @@ class Clock:
 
     The time is the broker's, independent of this machine's clock: it counts on from the last accepted record, and never
     runs ahead. A tick that cannot be written is left out: the next tick covers it.
+
+    Attributes:
+        has_told_present: a tick with a time after the clock's start was written, or there are no ticks.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, query: StreamingQuery) -> None:
@@ -132,7 +135,7 @@ class Clock:
         self._ahead_ms: int | None = None
         self._failure: Exception | None = None
         self._begun_ms: int | None = None
-        self._has_told_present = not settings.tick_interval_ms
+        self.has_told_present = not settings.tick_interval_ms
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
 
@@ -150,11 +153,6 @@ class Clock:
     def has_failed(self) -> bool:
         """True if an error has ended the thread."""
         return self._failure is not None
-
-    @property
-    def has_told_present(self) -> bool:
-        """True if a tick with a time after the clock's start was written, or if there are no ticks."""
-        return self._has_told_present
 
     def check(self) -> None:
         """Raise the error that has ended the thread, if any.
@@ -229,7 +227,7 @@ class Clock:
             if self._begun_ms is None:
                 self._begun_ms = taken
             elif tick >= self._begun_ms:
-                self._has_told_present = True
+                self.has_told_present = True
 
 
 def _monotonic_ms() -> int:

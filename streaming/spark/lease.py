@@ -151,7 +151,7 @@ class Lease:
         self._producer: Any = None
         self._beats = 0
         self._mine: Holder | None = None
-        self._successor: Holder | None = None
+        self.successor: Holder | None = None
         self._gone: _Look = None
         self._former: Holder | None = None
         self._stop = threading.Event()
@@ -165,7 +165,7 @@ class Lease:
         if self._thread.is_alive():
             self._thread.join()
         try:
-            if self._mine is not None and self._successor is None:
+            if self._mine is not None and self.successor is None:
                 self._beat(self._mine._replace(released=True))
         except JAVA_ERRORS:  # the next driver waits for LEASE_SECONDS
             log.debug("the lease could not be released")
@@ -232,22 +232,18 @@ class Lease:
             self._mine = self._call(lambda: self._acquire(take_over=take_over, way_out=way_out))
             self._thread.start()
 
-    def successor(self) -> Holder | None:
-        """Return the driver that has taken the lease over; None while this driver has it."""
-        return self._successor
-
     def find_successor(self) -> Holder | None:
         """Read the lease from the broker, and return the driver that has taken it over."""
         try:
             self._check(self._look())
         except JAVA_ERRORS:
             log.debug("the lease could not be looked at")
-        return self._successor
+        return self.successor
 
     def taken_over(self) -> TakenOver:
         """Return the error of a driver that was replaced."""
         return TakenOver(
-            f"another driver has taken over the checkpoint {self._settings.checkpoint}: {self._successor}. "
+            f"another driver has taken over the checkpoint {self._settings.checkpoint}: {self.successor}. "
             "This one has ended."
         )
 
@@ -353,18 +349,18 @@ class Lease:
 
     def _check(self, look: _Look) -> None:
         if look is not None and look[1].generation > self.generation:
-            self._successor = look[1]
+            self.successor = look[1]
 
     def _keep(self) -> None:
         """Beat until the end of the context or of the lease; retry a beat that fails."""
         well = True
-        while not self.successor() and not self._stop.wait(BEAT_SECONDS):
+        while not self.successor and not self._stop.wait(BEAT_SECONDS):
             try:
                 if not well:
                     self._begin()
                     # A fenced producer and a lost broker raise the same error: the generation decides.
                     self._check(self._look(stable=True))
-                if self._mine is not None and not self.successor():
+                if self._mine is not None and not self.successor:
                     self._beat(self._mine)
                 well = True
             except JAVA_ERRORS as error:

@@ -46,7 +46,7 @@ def test_a_query_that_must_not_go_on_is_interrupted_at_once(
 ) -> None:
     """Because of the lease, the watch or a task. Spark's log is back for a query that starts again."""
     lease = MagicMock()
-    lease.successor.return_value = isinstance(raised, TakenOver)
+    lease.successor = isinstance(raised, TakenOver)
     lease.taken_over.return_value = raised
     failures = MagicMock()
     failures.found.return_value = raised if isinstance(raised, EntriesLethal) else None

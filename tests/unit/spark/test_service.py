@@ -70,7 +70,7 @@ class Job:
         self.kafka.open_transactions.return_value = set()
         self.lease = part(service, "Lease")
         self.lease.generation, self.lease.end_of_former.return_value = 1, "none"
-        self.lease.successor.return_value = self.lease.find_successor.return_value = None
+        self.lease.successor = self.lease.find_successor.return_value = None
         self.lease.acquire.side_effect = self.step("acquire")
         for module, name in (
             (query, "TopicWatch"),
