@@ -307,7 +307,7 @@ def test_a_client_at_its_quota_costs_as_much_as_it_may_hold(name: str) -> None:
     before, events = AT_QUOTA[name]
     for count in (4 * FEW, 8 * FEW):
         state = ShardState()
-        warm = [replace("q__*", client="w"), deleted("t1")]  # indexes are built
+        warm: list[Event] = [replace("q__*", client="w"), deleted("t1")]  # indexes are built
         for at, batch in enumerate((topics(count), before, warm)):
             state.apply(expanded(state, sourced(batch, 10_000 * at), shard).delta)
         found.append(counted(state, sourced(events, 100_000), shard=shard))
