@@ -13,7 +13,7 @@ from streaming.kafka import facts
 from streaming.kafka.facts import Offsets
 from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.resharding import reshard
-from streaming.operations.verify.witnesses import Progress
+from streaming.operations.verify.comparison import Progress
 from streaming.records.routing import Routing
 from streaming.records.writing import KafkaRecord
 from streaming.spark import notes, positions

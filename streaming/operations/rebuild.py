@@ -14,10 +14,10 @@ from streaming.kafka.facts import Offsets
 from streaming.kafka.reader import Partition, Span, TopicReader, partition_of_record
 from streaming.operations import adoption
 from streaming.operations.checkpoint import JobCheckpoint
+from streaming.operations.verify.comparison import Progress
 from streaming.operations.verify.findings import Fault, Findings
 from streaming.operations.verify.session import Choices as VerifyChoices
 from streaming.operations.verify.session import verify
-from streaming.operations.verify.witnesses import Progress
 from streaming.records.model import Source
 from streaming.spark import positions, query, service
 from streaming.spark.checkpoint import CheckpointFiles, absolute

@@ -10,11 +10,10 @@ from confluent_kafka import Producer
 
 from streaming.kafka.reader import TopicReader
 from streaming.operations.checkpoint import JobCheckpoint
+from streaming.operations.verify.comparison import JobView, look
 from streaming.operations.verify.findings import Fault
 from streaming.operations.verify.replay import Rules
 from streaming.operations.verify.session import Correction, Corrector
-from streaming.operations.verify.verifier import look
-from streaming.operations.verify.witnesses import JobView
 from streaming.oracle import Effective
 from streaming.records.model import Source, Stream
 from streaming.records.routing import Routing
@@ -89,7 +88,7 @@ class Story:
             if before_check:
                 before_write()
                 before_write = lambda: None  # noqa: E731
-            corrector = _Interrupted(view, servers, {}, self.folder)
+            corrector = _Interrupted(view, servers, {})
             corrector.meanwhile = before_write
             return corrector.correct(found)
 

@@ -56,11 +56,9 @@ class UpdateMark(NamedTuple):
     value: int = 0
 
 
-_MARK = "INSERT INTO rows (key, says) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET says = says | excluded.says"
-
-_STATE = (
-    "INSERT INTO rows (key, says, wanted) VALUES (?, ?, ?) "
-    "ON CONFLICT (key) DO UPDATE SET says = says | excluded.says, wanted = excluded.wanted"
+_MARK = (
+    "INSERT INTO rows (key, says, wanted) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
+    "says = says | excluded.says, wanted = coalesce(excluded.wanted, wanted)"
 )
 
 # A tombstone keeps the place of the REMOVE before it.
@@ -73,14 +71,11 @@ INSERT INTO rows (key, says, part, place, said) VALUES (?, ?, ?, ?, ?) ON CONFLI
 """  # noqa: S608 - the numbers are constants
 
 _CACHE_KB = 65_536
-"""Page cache of the table, in KiB."""
+"""Page cache of a table, in KiB."""
 
 
-class Ledger:
-    """The table, as a context manager. Its file serves one run.
-
-    Takes about 170 bytes of disk per row.
-    """
+class Table:
+    """A table on disk for one run, as a context manager."""
 
     def __init__(self, file: Path) -> None:
         self._table = sqlite3.connect(file, isolation_level=None)
@@ -91,13 +86,25 @@ class Ledger:
             "locking_mode = EXCLUSIVE",
         ):
             self._table.execute(f"PRAGMA {line}")
-        self.clear()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._table.close()
+
+    def _write(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        self._table.execute("BEGIN")
+        self._table.executemany(statement, rows)
+        self._table.execute("COMMIT")
+
+
+class Ledger(Table):
+    """Table of the rows, which takes about 170 bytes of disk per row."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self.clear()
 
     def clear(self) -> None:
         """Empty the table."""
@@ -107,22 +114,13 @@ class Ledger:
             "wanted INTEGER, said INTEGER) WITHOUT ROWID"
         )
 
-    def mark(self, keys: Iterable[bytes], says: Says) -> None:
-        """Note that a source contains these rows."""
-        self._write(_MARK, ((key, int(says)) for key in keys))
-
-    def mark_values(self, rows: Iterable[tuple[bytes, int]], says: Says) -> None:
-        """Note that a state contains these rows, each with the value of its ADD."""
-        self._write(_STATE, ((key, int(says), value) for key, value in rows))
+    def mark(self, rows: Iterable[tuple[bytes, int | None]], says: Says) -> None:
+        """Note that a source contains these rows; a state has the value of each row's ADD."""
+        self._write(_MARK, ((key, int(says), value) for key, value in rows))
 
     def fold(self, marks: Iterable[UpdateMark]) -> None:
         """Note records of the updates topic; the last record of a row counts."""
         self._write(_FOLD, ((*mark[:4], mark.value, mark.is_tombstone, mark.is_tombstone) for mark in marks))
-
-    def _write(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
-        self._table.execute("BEGIN")
-        self._table.executemany(statement, rows)
-        self._table.execute("COMMIT")
 
     def counts(self) -> dict[Says, int]:
         """Return the number of rows by source."""
@@ -141,26 +139,18 @@ class Ledger:
 
     def disagreements(self, *, inputs: bool) -> Iterator[LedgerRow]:
         """Yield the rows on which the sources differ, in order of their keys, without rows in flight."""
-        witnesses = BOTH_STATES | Says.UPDATES | (Says.INPUTS if inputs else 0)
-        statement = f"""
-            SELECT key, says, part, place FROM rows
-            WHERE NOT says & {Says.LATE} AND says & {BOTH_STATES} IN (0, {BOTH_STATES})
-            AND says & {witnesses} NOT IN (0, {witnesses})
-            ORDER BY key
-        """  # noqa: S608 - the numbers are constants
-        for key, says, part, place in self._table.execute(statement):
-            yield LedgerRow(key, Says(says), None if part is None else (part, place))
+        sources = BOTH_STATES | Says.UPDATES | (Says.INPUTS if inputs else 0)
+        yield from self._rows(f"says & {BOTH_STATES} IN (0, {BOTH_STATES}) AND says & {sources} NOT IN (0, {sources})")
 
     def doubts(self) -> Iterator[LedgerRow]:
         """Yield the rows in state and updates whose last ADD has another value than the state.
 
         They are in order of their keys, without rows in flight.
         """
-        witnesses = BOTH_STATES | Says.UPDATES
-        statement = f"""
-            SELECT key, says, part, place, said FROM rows
-            WHERE NOT says & {Says.LATE} AND says & {witnesses} = {witnesses} AND wanted IS NOT said
-            ORDER BY key
-        """  # noqa: S608 - the numbers are constants
-        for key, says, part, place, said in self._table.execute(statement):
-            yield LedgerRow(key, Says(says), (part, place), said)
+        sources = BOTH_STATES | Says.UPDATES
+        yield from self._rows(f"says & {sources} = {sources} AND wanted IS NOT said")
+
+    def _rows(self, condition: str) -> Iterator[LedgerRow]:
+        statement = "SELECT key, says, part, place, said FROM rows WHERE NOT says & ? AND "
+        for key, says, part, place, said in self._table.execute(f"{statement}{condition} ORDER BY key", [Says.LATE]):
+            yield LedgerRow(key, Says(says), None if part is None else (part, place), said)

@@ -1,17 +1,20 @@
 """Process the inputs again in this process, by the rules of the job, in windows that fit into memory."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import groupby
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import orjson
 
 from streaming import coordinator, state
-from streaming.errors import Rejected, StateError
+from streaming.errors import Rejected
+from streaming.expansion import apply_events
 from streaming.kafka.reader import Partition, Span
 from streaming.records.model import Reason, Source, Stream
 from streaming.records.routing import Routing, placed
@@ -20,12 +23,12 @@ from streaming.records.writing import TABLE_END, Tables, update_key
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import holdings
 from streaming.storage.archive import Folder
-from streaming.storage.journal import Archive, Journal
 from streaming.storage.store import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.limits_note import Limits
 from streaming.worker.quarantine import partition_of
+from streaming.worker.reading import KeyReader
 from streaming.worker.rows import STREAMS, OutputKind, StreamTopics, position
 from streaming.worker.signature import Origin, Signer
 
@@ -47,9 +50,6 @@ _END_OF_TIME: Final = 1 << 53
 OffsetsAt = Callable[[int, Mapping[Partition, int]], Mapping[Partition, int | None]]
 """Function that returns the first offset of each partition at or after a time, such as `TopicReader.offsets_at`."""
 
-_TURNS: Final = {stream: number for number, stream in enumerate(Stream)}
-"""Order of the streams within a moment."""
-
 # Nothing is written, so wide requests need no backfill.
 _TUNING = replace(DEFAULT_TUNING, backfill_topics=1 << 62, retained_micro_batches=0)
 
@@ -70,35 +70,6 @@ class StoredInput(NamedTuple):
         if self.stream is Stream.CLOCK:
             return b'"wake"' in value
         return self.stream is Stream.SUBSCRIPTIONS and b'"asOf"' in value
-
-
-@dataclass(frozen=True, slots=True)
-class _Borrowed:
-    """Archive that reads the parts of a job, and writes new parts to a separate folder."""
-
-    job: Archive
-    own: Archive
-
-    def write(self, name: str, data: bytes) -> None:
-        self.own.write(name, data)
-
-    def read(self, name: str) -> bytes:
-        try:
-            return self.own.read(name)
-        except StateError:
-            return self.job.read(name)
-
-    def remove(self, name: str) -> None:
-        """Keep the part, which belongs to the job."""
-
-
-@dataclass(frozen=True, slots=True)
-class _BorrowedArchives:
-    job: Folder
-    own: Folder
-
-    def of(self, parent: str, number: int) -> Archive:
-        return _Borrowed(self.job.of(parent, number), self.own.of(parent, number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +155,20 @@ class Rules:
         except Rejected:  # not a JSON object, which is another dead letter
             return False
 
-    def worker(self, folder: Path, job: str | None = None) -> Worker:
-        """Return a worker that writes parts to a folder, and continues from the states of the checkpoint `job`."""
-        own = Folder(str(folder))
-        archives = own if job is None else _BorrowedArchives(Folder(job), own)
+    def apply(self, state: ShardState, key: Key, rows: Iterable[InputRow]) -> None:
+        """Apply input rows to the state of a shard."""
+        bounds = self.limits[-1].bounds if self.limits else None
+        reader = KeyReader(*key, self.topics, inf, bounds=bounds, signer=self.signer)
+        events = reader.read(InputRows.of(rows)).events
+        state.apply(apply_events(state, events, self.shard(*key), _TUNING).delta)
+
+    def worker(self, folder: str) -> Worker:
+        """Return a worker whose parts are in a folder."""
         config = WorkerConfig(
             self.topics,
             self.routing,
             self.inner_multi,
-            archives=archives,
+            archives=Folder(folder),
             bounds=self.limits[-1].bounds if self.limits else None,
             signer=self.signer,
             state_cache_bytes=STATE_CACHE_BYTES,
@@ -219,11 +195,10 @@ class Replay:
         self, rules: Rules, folder: Path, note: Callable[[str, int, list[InputRow]], None] = lambda *_: None
     ) -> None:
         self._rules = rules
-        self._folder = folder
+        self._folder = str(folder)
         self._note = note
         self._limits = 0
-        self._stage = rules.under(0)
-        self._worker = self._stage.worker(folder)
+        self._worker = rules.under(0).worker(self._folder)
         self._states: dict[Key, bytes] = {}
         self._batch = 0
         self.refused: set[tuple[str, str]] = set()
@@ -233,50 +208,33 @@ class Replay:
         by_limits: dict[int, list[StoredInput]] = defaultdict(list)
         for record in records:
             by_limits[self._rules.limits_of(record)].append(record)
-        for number in sorted(by_limits):
+        for number, own in sorted(by_limits.items()):
+            rules = self._rules.under(number)
             if number != self._limits:  # rare: the job was restarted with other limits
-                self._limits, self._stage = number, self._rules.under(number)
-                self._worker = self._stage.worker(self._folder)
-            self._feed(by_limits[number])
+                self._limits, self._worker = number, rules.worker(self._folder)
+            self._batch += 1
+            for key, rows in rules.rows(own).items():
+                if key[1] == 0:  # each shard sees all requests
+                    self._note(key[0], number, rows)
+                self._work(key, rows)
 
-    def _feed(self, records: Iterable[StoredInput]) -> None:
-        self._batch += 1
-        for key, rows in self._stage.rows(records).items():
-            if key[1] == 0:  # each shard sees all requests
-                self._note(key[0], self._limits, rows)
-            letters: list[bytes] = []
-            renewed = work_off(self._worker, key, rows, self._states.pop(key, None), batch=self._batch, letters=letters)
-            self.refused.update(refused_requests(letters))
-            if renewed is not None:
-                self._states[key] = renewed
+    def _work(self, key: Key, rows: Iterable[InputRow]) -> None:
+        steps = self._worker.work(*key, InputRows.of(rows), self._states.pop(key, None), batch=self._batch)
+        column = Tables._fields.index("starts")  # of an output row with one record, its value
+        while True:
+            try:
+                output = next(steps)
+            except StopIteration as end:
+                if end.value is not None:
+                    self._states[key] = end.value
+                return
+            letters = (tables for kind, _, tables in output.rows if kind == OutputKind.DEAD_LETTER)
+            self.refused.update(refused_requests(each.split(TABLE_END.encode())[column] for each in letters))
 
     def states(self) -> Iterator[tuple[Key, ShardState]]:
         """Yield the state of each shard, one at a time."""
         for key, data in self._states.items():
             yield key, read_state(self._worker, key, data)
-
-
-def work_off(
-    worker: Worker,
-    key: Key,
-    rows: Iterable[InputRow],
-    data: bytes | None,
-    *,
-    batch: int = 0,
-    letters: list[bytes] | None = None,
-) -> bytes | None:
-    """Return the state of a key after a micro-batch; only dead letters of the output are kept."""
-    steps = worker.work(*key, InputRows.of(rows), data, batch=batch)
-    while True:
-        try:
-            output = next(steps)
-        except StopIteration as end:
-            renewed: bytes | None = end.value
-            return renewed
-        if letters is not None:
-            column = Tables._fields.index("starts")  # of an output row with one record, its value
-            rows_of_letters = (tables for kind, _, tables in output.rows if kind == OutputKind.DEAD_LETTER)
-            letters += [tables.split(TABLE_END.encode())[column] for tables in rows_of_letters]
 
 
 def refused_requests(letters: Iterable[bytes | None]) -> Iterator[tuple[str, str]]:
@@ -300,9 +258,8 @@ def read_state(worker: Worker, key: Key, data: bytes | None) -> ShardState:
     Raises:
         StateError: the state is damaged.
     """
-    archive = None if worker.config.archives is None else worker.config.archives.of(*key)
     decoded = ShardState(inner_multi=worker.config.inner_multi)
-    state.replay(decoded, Journal.open(data, archive).changes())
+    state.replay(decoded, worker.states.open(key, data).journal.changes())
     return decoded
 
 
@@ -316,12 +273,10 @@ def windows(
     position = {partition: span.start for partition, span in spans.items()}
     ends = {partition: span.end for partition, span in spans.items()}
 
-    def at(time: int) -> dict[Partition, int]:
+    def cut_at(time: int) -> dict[Partition, int]:
         found = offsets_at(time, position)
-        return {
-            partition: max(start, min(ends[partition], ends[partition] if (at := found[partition]) is None else at))
-            for partition, start in position.items()
-        }
+        ats = {partition: ends[partition] if at is None else at for partition, at in found.items()}
+        return {each: max(start, min(ends[each], ats[each])) for each, start in position.items()}
 
     def size(cut: Mapping[Partition, int]) -> int:
         return sum(cut.values()) - sum(position.values())
@@ -329,25 +284,14 @@ def windows(
     low = 0
     while size(ends):
         cut = ends
-        if size(ends) > records:
-            cut, low = _largest_cut(at, size, records, low)
+        if size(ends) > records:  # the latest cut that is small enough, but with at least one record
+            behind = bisect_right(range(_END_OF_TIME), records, low + 1, key=lambda time: size(cut_at(time)))
+            low = behind - 1
+            cut = cut_at(low)
+            if not size(cut):
+                cut, low = cut_at(behind), behind
         yield {partition: Span(position[partition], end) for partition, end in cut.items()}
-        position = dict(cut)
-
-
-def _largest_cut(
-    at: Callable[[int], dict[Partition, int]], size: Callable[[Mapping[Partition, int]], int], records: int, low: int
-) -> tuple[dict[Partition, int], int]:
-    """Return the latest cut within `records`, and its time; a cut has at least one record."""
-    first, behind = low, _END_OF_TIME
-    while behind - first > 1:
-        middle = (first + behind) // 2
-        if size(at(middle)) <= records:
-            first = middle
-        else:
-            behind = middle
-    cut = at(first)
-    return (cut, first) if size(cut) else (at(behind), behind)
+        position = cut
 
 
 def in_order(partitions: Iterable[Sequence[StoredInput]]) -> Iterator[list[StoredInput]]:
@@ -357,15 +301,15 @@ def in_order(partitions: Iterable[Sequence[StoredInput]]) -> Iterator[list[Store
     before. Records of the job are in separate micro-batches: their effect depends on earlier records, and within a
     micro-batch the streams are read one after another.
     """
-    ordered = merge(*map(_in_time, partitions), key=lambda placed: placed[0])
+    ordered = merge(*map(_in_time, partitions), key=lambda placed: placed[:2])
     # A key that differs between consecutive micro-batches.
-    for _, run in groupby(ordered, key=lambda placed: (placed[0][0] // STEP_MS, placed[1].is_of_job)):
-        yield [record for _, record in run]
+    for _, run in groupby(ordered, key=lambda placed: (placed[0] // STEP_MS, placed[2].is_of_job)):
+        yield [record for *_, record in run]
 
 
-def _in_time(records: Iterable[StoredInput]) -> Iterator[tuple[tuple[int, int], StoredInput]]:
-    """Yield the records of a partition with a sort key that never decreases."""
+def _in_time(records: Iterable[StoredInput]) -> Iterator[tuple[int, int, StoredInput]]:
+    """Yield the records of a partition with the latest time so far, and the order of the streams within a moment."""
     latest = 0
     for record in records:
         latest = max(latest, record.timestamp)
-        yield (latest, _TURNS[record.stream]), record
+        yield latest, _NUMBERS[record.stream], record

@@ -22,10 +22,9 @@ from streaming.expansion.micro_batch import apply_events
 from streaming.kafka.reader import Partition, Span, TopicReader, partition_of_record
 from streaming.kafka.writer import Writer
 from streaming.operations.checkpoint import JobCheckpoint
+from streaming.operations.verify.comparison import JobView, Look, Progress, ShardPair, States, look, operation
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings
 from streaming.operations.verify.replay import Rules
-from streaming.operations.verify.verifier import Look, look
-from streaming.operations.verify.witnesses import JobView, Progress, ShardPair, States, operation
 from streaming.records.model import Source
 from streaming.records.op import Cause, Op
 from streaming.records.subscribers import SubscriberKey
@@ -110,7 +109,7 @@ def verify(
             folder = Path(temporary)
             found = _confirmed(job, look(job, folder, progress, inputs=options.inputs), folder, progress)
             if options.repair and found.findings.repairable:
-                corrector = Corrector(job, settings.bootstrap_servers, options.client, folder)
+                corrector = Corrector(job, settings.bootstrap_servers, options.client)
                 found = _repaired(job, found, corrector, folder, progress)
             return found.findings
 
@@ -190,9 +189,8 @@ def corrections(rules: Rules, updates: str, pair: ShardPair, differences: Iterab
 class Corrector:
     """Writer of corrections."""
 
-    def __init__(self, job: JobView, bootstrap_servers: str, options: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, job: JobView, bootstrap_servers: str, options: Mapping[str, str]) -> None:
         self._job = job
-        self._folder = folder
         self._own: dict[Partition, set[int]] = defaultdict(set)
         self._writer = Writer(bootstrap_servers, options, lambda why: NotVerified(f"{why}; repair again"))
 
@@ -216,12 +214,11 @@ class Corrector:
             by_shard[row.parent, job.rules.routing.shard_of(row.parent, row.lite_topic)].append(difference)
         if not by_shard:
             return
-        with TemporaryDirectory(dir=self._folder) as temporary:
-            for pair in job.shards(job.moment(), Path(temporary)):
-                if isinstance(pair, DamagedState):
-                    by_shard.pop((pair.parent, pair.shard), None)
-                elif pair.key in by_shard:
-                    yield from corrections(job.rules, job.updates, pair, by_shard.pop(pair.key))
+        for pair in job.shards(job.moment().batches):
+            if isinstance(pair, DamagedState):
+                by_shard.pop((pair.parent, pair.shard), None)
+            elif pair.key in by_shard:
+                yield from corrections(job.rules, job.updates, pair, by_shard.pop(pair.key))
         for key, left in by_shard.items():  # these shards have no state
             nothing = ShardState()
             yield from corrections(job.rules, job.updates, ShardPair(key, nothing, nothing), left)

@@ -4,20 +4,17 @@ An ADD has the entries that match at its time. A client may change its set later
 ADD that differs from the state is correct if it agrees with the client's set after any of its requests.
 """
 
-import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import groupby
-from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from streaming.expansion.micro_batch import apply_events
 from streaming.operations.verify.findings import RowName
-from streaming.operations.verify.ledger import LedgerRow
+from streaming.operations.verify.ledger import LedgerRow, Table
 from streaming.operations.verify.replay import Rules
 from streaming.records.model import Source, Stream, lmq_name
 from streaming.records.subscribers import SHARE, ClientKey, SubscriberKey
@@ -27,9 +24,7 @@ from streaming.state import ShardState
 from streaming.state.client import NOTHING, Client, Mode
 from streaming.state.group import interest
 from streaming.storage.store import Key
-from streaming.tuning import DEFAULT_TUNING
-from streaming.worker.reading import KeyReader
-from streaming.worker.rows import STREAMS, InputRow, InputRows
+from streaming.worker.rows import STREAMS, InputRow
 
 CONTRADICTORY: Final = 0
 """Value of an ADD that contradicts its own key, its source, or the format of updates."""
@@ -91,25 +86,16 @@ def announced(row: RowName, value: bytes) -> int:
         return CONTRADICTORY
 
 
-class RequestLog:
-    """Requests of some clients, on disk, as a context manager."""
+class RequestLog(Table):
+    """Requests of some clients."""
 
     def __init__(self, file: Path, clients: Collection[ClientName]) -> None:
+        super().__init__(file)
         self._clients = clients
-        self._table = sqlite3.connect(file, isolation_level=None)
-        for line in (
-            "PRAGMA journal_mode = OFF",
-            "PRAGMA synchronous = OFF",
-            "CREATE TABLE requests (parent, clientgroup, client, limits, part, place, entry, time, payload)",
-            "CREATE INDEX of_client ON requests (parent, clientgroup, client)",
-        ):
-            self._table.execute(line)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._table.close()
+        self._table.execute(
+            "CREATE TABLE requests (parent, clientgroup, client, limits, part, place, entry, time, payload)"
+        )
+        self._table.execute("CREATE INDEX of_client ON requests (parent, clientgroup, client)")
 
     def note(self, parent: str, limits: int, rows: Iterable[InputRow]) -> None:
         """Note the requests of the clients among the input rows of one shard of a parent."""
@@ -117,7 +103,7 @@ class RequestLog:
             return
         requests = sorted(row for row in rows if row.stream == _SUBSCRIPTIONS)
         named = ((self._client(parent, row.payload), row) for row in requests)
-        self._table.executemany(
+        self._write(
             "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(*client, limits, *row[1:]) for client, row in named if client is not None],
         )
@@ -162,11 +148,7 @@ def _possible(
     state = ShardState(inner_multi=rules.inner_multi)
     key, seen = ClientKey(client.group, client.client_id), set[Any]()
     for limits, row in log.of(client):
-        bounds = rules.limits[limits].bounds if rules.limits else None
-        reader = KeyReader(client.parent, number, rules.topics, inf, bounds=bounds, signer=rules.signer)
-        for event in reader.read(InputRows.of([row])).events:
-            batch = apply_events(state, [event], rules.shard(client.parent, number), DEFAULT_TUNING)
-            state.apply(batch.delta)
+        rules.under(limits).apply(state, (client.parent, number), [row])
         held = state.clients.get(key)
         if held is None:
             continue

@@ -16,6 +16,10 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield made
 
 
+def rows(*keys: bytes) -> list[tuple[bytes, None]]:
+    return [(key, None) for key in keys]
+
+
 def add(key: bytes, offset: int = 0, *, late: bool = False) -> UpdateMark:
     return UpdateMark(key, int(Says.UPDATES | (Says.LATE if late else Says(0))), 0, offset, is_tombstone=False)
 
@@ -33,20 +37,20 @@ def found(ledger: Ledger, *, inputs: bool = True) -> dict[bytes, Says]:
 
 
 def test_rows_of_which_all_say_the_same_are_no_disagreement(ledger: Ledger) -> None:
-    ledger.mark([b"held"], BOTH_STATES)
-    ledger.mark([b"held"], Says.INPUTS)
+    ledger.mark(rows(b"held"), BOTH_STATES)
+    ledger.mark(rows(b"held"), Says.INPUTS)
     ledger.fold([add(b"held"), add(b"gone"), remove(b"gone"), tombstone(b"gone")])
     assert found(ledger) == {}
 
 
 @pytest.mark.parametrize("says", [Says.INPUTS, BOTH_STATES, Says.UPDATES, ALL & ~Says.INPUTS, ALL & ~BOTH_STATES])
 def test_each_witness_alone_is_a_disagreement(ledger: Ledger, says: Says) -> None:
-    ledger.mark([b"row"], says)
+    ledger.mark(rows(b"row"), says)
     assert found(ledger) == {b"row": says}
 
 
 def test_inputs_that_were_not_read_do_not_count(ledger: Ledger) -> None:
-    ledger.mark([b"row"], BOTH_STATES | Says.UPDATES)
+    ledger.mark(rows(b"row"), BOTH_STATES | Says.UPDATES)
     assert found(ledger, inputs=False) == {}
     assert found(ledger) == {b"row": BOTH_STATES | Says.UPDATES}
 
@@ -59,7 +63,7 @@ def test_the_last_record_of_a_row_counts(ledger: Ledger) -> None:
 
 
 def test_a_tombstone_leaves_the_place_of_its_removal(ledger: Ledger) -> None:
-    ledger.mark([b"row", b"compacted"], BOTH_STATES)
+    ledger.mark(rows(b"row", b"compacted"), BOTH_STATES)
     ledger.fold([add(b"row", 1), remove(b"row", 2), tombstone(b"row", 3), tombstone(b"compacted", 9)])
     places = {row.key: row.last for row in ledger.disagreements(inputs=False)}
     assert places == {b"row": (0, 2), b"compacted": (0, 9)}
@@ -67,15 +71,15 @@ def test_a_tombstone_leaves_the_place_of_its_removal(ledger: Ledger) -> None:
 
 def test_rows_in_flight_are_not_judged(ledger: Ledger) -> None:
     """Those that the micro-batch under way changes, and those with a record since."""
-    ledger.mark([b"comes"], Says.NEXT)
-    ledger.mark([b"goes"], Says.STATE)
+    ledger.mark(rows(b"comes"), Says.NEXT)
+    ledger.mark(rows(b"goes"), Says.STATE)
     ledger.fold([add(b"late", late=True)])
     assert found(ledger, inputs=False) == {}
     assert ledger.count_in_flight() == 3
 
 
 def test_rows_are_counted_by_witness(ledger: Ledger) -> None:
-    ledger.mark([b"a", b"b"], BOTH_STATES)
+    ledger.mark(rows(b"a", b"b"), BOTH_STATES)
     ledger.fold([add(b"a"), add(b"c"), add(b"d")])
     assert (ledger.counts()[Says.STATE], ledger.counts()[Says.UPDATES], ledger.counts()[Says.INPUTS]) == (2, 3, 0)
     ledger.clear()

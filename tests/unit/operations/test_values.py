@@ -55,7 +55,7 @@ def wrong(
     with Ledger(folder / "rows.sqlite") as ledger:
         for key, data in job.states.items():
             if key[0] != COORDINATOR:
-                ledger.mark_values(stated(rules, key, read_state(worker, key, data)), BOTH_STATES)
+                ledger.mark(stated(rules, key, read_state(worker, key, data)), BOTH_STATES)
         ledger.fold(mark(update_key(*element(update)), update) for update in updates)
         ledger.fold(itertools.starmap(mark, altered.items()))
         doubts = list(ledger.doubts())
