@@ -51,7 +51,7 @@ def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
 def _send(kind: str | None, record: dict[str, Any], text: bytes | None = None, *, waits: bool, as_json: bool) -> None:
     from streaming.inspect import wording
     from streaming.inspect.following import UpdatesFollower
-    from streaming.inspect.sending import send as write
+    from streaming.inspect.planning import send as write
 
     settings, where = job_settings(), stream(kind, record)
     if not waits:

@@ -3,27 +3,30 @@
 Each method queries the job, which answers as of its running micro-batch. No method changes the state.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
 from pydantic import TypeAdapter
 
+from streaming.config import Settings
 from streaming.coordinator import COORDINATOR
 from streaming.errors import NotPlaced
 from streaming.inspect.asking import ANSWER_SECONDS, BUCKET_KEYS, Inquirer, KeyAnswer
-from streaming.inspect.following import Chosen
+from streaming.inspect.following import Chosen, UpdatesFollower
 from streaming.inspect.planning import DryRun, dry_run, read, stream_of, text_of
+from streaming.records.model import Stream
 from streaming.records.routing import Routing
+from streaming.storage.store import Key
 from streaming.worker.bounds import bounds_of
 from streaming.worker.inquiry.entries import NEAREST, likeness
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,
+    EventPlace,
     GroupFacts,
     Hint,
     LeaseFacts,
@@ -37,15 +40,6 @@ from streaming.worker.inquiry.model import (
     TopicFacts,
 )
 from streaming.worker.inquiry.questions import MAX_ITEMS, Ask, Question
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from streaming.config import Settings
-    from streaming.inspect.following import UpdatesFollower
-    from streaming.records.model import Stream
-    from streaming.storage.store import Key
-    from streaming.worker.inquiry.model import EventPlace
 
 T = TypeVar("T")
 
@@ -133,20 +127,18 @@ class Inspector:
             parent: the parent topic; None for the client's only parent.
             group: group of the client; None for all of its groups.
         """
-        question = Question(_id(), Ask.EXPLAIN, client=client, topic=topic, group=group)
-        routing = None if parent is None else self._routing.get(parent)
-        guess = [] if parent is None else [(parent, 0 if routing is None else routing.shard_of(parent, topic))]
+        question = Question("", Ask.EXPLAIN, client=client, topic=topic, group=group)
+        # A guess, until the first answer brings the number of shards.
+        guess = [] if parent is None else [(parent, self._shard_of(parent, topic) if parent in self._routing else 0)]
         answers = self._ask(question, [*BUCKET_KEYS, *guess])
         known = _overview(answers[bucket] for bucket in BUCKET_KEYS)
         if parent is None:
             parent = _only_parent(known, client, group)
         key = parent, self._shard_of(parent, topic)
-        answer = answers[key] if key in answers else self._ask(_again(question), [key])[key]
-        pairs = _read(list[PairFacts], answer.value)
+        pairs = _read(list[PairFacts], answers[key].value) if key in answers else self._pairs(question, [key])
         wanted = {lease.group for lease in known.leases} if group is None else {group}
         for name in sorted(wanted - {pair.group for pair in pairs}):
-            named = replace(_again(question), group=name)
-            pairs += _read(list[PairFacts], self._ask(named, [key])[key].value)
+            pairs += self._pairs(replace(question, group=name), [key])
         if not pairs:
             raise NotPlaced(
                 f"the job knows no client {client!r}: it has sent no request, or was unsubscribed and forgotten. "
@@ -160,10 +152,9 @@ class Inspector:
         count = self._routing_of(pair.parent).shard_count(pair.parent)
         if pair.verdict is not PairVerdict.NO_MATCH or count == 1:
             return pair
-        question = Question(_id(), Ask.EXPLAIN, client=pair.client, topic=pair.topic, group=pair.group)
-        others = [(pair.parent, number) for number in range(count) if number != self._shard_of(pair.parent, pair.topic)]
-        answers = [_read(list[PairFacts], answer.value) for answer in self._ask(question, others).values()]
-        several = [pair, *(each for answer in answers for each in answer)]
+        question = Question("", Ask.EXPLAIN, client=pair.client, topic=pair.topic, group=pair.group)
+        own = self._shard_of(pair.parent, pair.topic)
+        several = [pair, *self._pairs(question, [(pair.parent, each) for each in range(count) if each != own])]
         entries = dict.fromkeys(entry for each in several for entry in each.entries)
         nearest = sorted(entries, key=lambda entry: -likeness(entry.entry, pair.topic))[:NEAREST]
         hints = {hint.code: hint for each in reversed(several) for hint in each.hints}
@@ -190,8 +181,7 @@ class Inspector:
     def topic(self, parent: str, name: str) -> TopicDetails:
         """Return a lite topic with its subscribers."""
         key = parent, self._shard_of(parent, name)
-        question = Question(_id(), Ask.TOPIC, topic=name)
-        return _read(TopicDetails, self._ask(question, [key])[key].value)
+        return _read(TopicDetails, self._ask(Question("", Ask.TOPIC, topic=name), [key])[key].value)
 
     def plan(self, record: Mapping[str, Any] | bytes, stream: Stream | None = None) -> DryRun:
         """Return the effect that an event would have now.
@@ -218,33 +208,36 @@ class Inspector:
 
     def bindings(self, group: str | None = None) -> tuple[BindingFacts, ...]:
         """Return the parents of groups."""
-        return self._overview(Question(_id(), Ask.GROUPS, group=group, limit=MAX_ITEMS)).bindings
+        return self._overview(Question("", Ask.GROUPS, group=group, limit=MAX_ITEMS)).bindings
 
     def leases(self, client: str | None = None, group: str | None = None) -> tuple[LeaseFacts, ...]:
         """Return the leases of clients, over all parents."""
-        return self._overview(Question(_id(), Ask.CLIENTS, client=client, group=group, limit=MAX_ITEMS)).leases
+        return self._overview(Question("", Ask.CLIENTS, client=client, group=group, limit=MAX_ITEMS)).leases
 
     def _pages(
         self, kind: type[Page[T]], ask: Ask, parent: str, chosen: Filter, limit: int, *, all_shards: bool = False
     ) -> Iterator[Page[T]]:
         shards = self._routing_of(parent).shard_count(parent) if all_shards else 1
         for number in range(shards):
-            question: Question | None = Question(_id(), ask, limit=limit, **chosen._asdict())
+            question: Question | None = Question("", ask, limit=limit, **chosen._asdict())
             while question is not None:
                 page = _read(kind, self._ask(question, [(parent, number)])[parent, number].value)
                 yield page
-                question = None if page.cursor is None else replace(_again(question), cursor=page.cursor)
+                question = None if page.cursor is None else replace(question, cursor=page.cursor)
 
     def _overview(self, question: Question) -> Overview:
         return _overview(self._ask(question, BUCKET_KEYS).values())
 
     def _ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
-        """Query keys, and store the routing of the parents that answer."""
-        answers = self._inquirer.ask(question, keys)
+        """Query keys under a new id, and store the routing of the parents that answer."""
+        answers = self._inquirer.ask(replace(question, id=uuid4().hex), keys)
         for (parent, _), answer in answers.items():
             if parent != COORDINATOR:
                 self._routing[parent] = Routing({parent: answer.shards}, answer.depth)
         return answers
+
+    def _pairs(self, question: Question, keys: Collection[Key]) -> list[PairFacts]:
+        return [pair for each in self._ask(question, keys).values() for pair in _read(list[PairFacts], each.value)]
 
     def _shard_of(self, parent: str, topic: str) -> int:
         return self._routing_of(parent).shard_of(parent, topic)
@@ -252,7 +245,7 @@ class Inspector:
     def _routing_of(self, parent: str) -> Routing:
         """Return the routing of a parent, from an answer of its first shard."""
         if parent not in self._routing:
-            self._ask(Question(_id(), Ask.GROUPS, limit=1), [(parent, 0)])
+            self._ask(Question("", Ask.GROUPS, limit=1), [(parent, 0)])
         return self._routing[parent]
 
 
@@ -303,14 +296,6 @@ def _only_parent(known: Overview, client: str, group: str | None) -> str:
         raise NotPlaced(f"the client {client!r} is in session on no parent topic: name one with --parent")
     shown = ", ".join(sorted(parents)[:_SHOWN])
     raise NotPlaced(f"the client {client!r} is in session on several parent topics: name one with --parent ({shown})")
-
-
-def _id() -> str:
-    return uuid4().hex
-
-
-def _again(question: Question) -> Question:
-    return replace(question, id=_id())
 
 
 @cache

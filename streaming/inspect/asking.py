@@ -1,24 +1,19 @@
 """Questions to a running job over Kafka: a record in the clock topic, and its answers."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
+from streaming.config import Settings
 from streaming.coordinator import BUCKETS, COORDINATOR
 from streaming.errors import InspectError, QuestionRefused, TopicMissing, TopicUnreadable, Unanswered
 from streaming.kafka.options import for_librdkafka
 from streaming.kafka.reader import TopicReader
 from streaming.kafka.writer import Writer
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from streaming.config import Settings
-    from streaming.storage.store import Key
-    from streaming.worker.inquiry.questions import Question
+from streaming.storage.store import Key
+from streaming.worker.inquiry.questions import Question
 
 ANSWER_SECONDS: Final = 10.0
 """Time in seconds to wait for an answer; under load a micro-batch may take seconds."""

@@ -1,22 +1,16 @@
 """Follower of new updates, with filters."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self
 
 import orjson
+from confluent_kafka import Message
 
 from matcher.dialects import get_dialect
+from streaming.config import Settings
 from streaming.kafka.options import for_librdkafka
 from streaming.kafka.reader import Span, TopicReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from confluent_kafka import Message
-
-    from streaming.config import Settings
-    from streaming.worker.inquiry.model import EventPlace
+from streaming.worker.inquiry.model import EventPlace
 
 
 class Chosen(NamedTuple):

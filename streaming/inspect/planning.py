@@ -1,6 +1,4 @@
-"""Dry runs: unsent records, parsed as in the job, and their effect on all shards and parents."""
-
-from __future__ import annotations
+"""Events of a user: parsed as in the job, planned on all shards and parents, or sent."""
 
 import json
 import secrets
@@ -8,26 +6,27 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import uuid4
+from typing import Any, Final, NamedTuple
 
 import orjson
 
+from streaming.config import Settings
 from streaming.coordinator import COORDINATOR
-from streaming.errors import Rejected
+from streaming.errors import NotWritten, QuestionRefused, Rejected
 from streaming.inspect.asking import BUCKET_KEYS
+from streaming.kafka.options import for_librdkafka
+from streaming.kafka.writer import Writer
 from streaming.records.model import Reason, Stream
+from streaming.records.parsing import parse_topic_event
 from streaming.records.routing import Routing, placed
 from streaming.storage.store import Key
-from streaming.worker.inquiry.model import PlannedEffect, PlannedProblem, PlannedUpdate
+from streaming.worker.bounds import Bounds, bounds_of
+from streaming.worker.inquiry.model import EventPlace, PlannedEffect, PlannedProblem, PlannedUpdate
 from streaming.worker.inquiry.planning import PLANNED_OFFSET
 from streaming.worker.inquiry.questions import Ask, Question
 from streaming.worker.reading import KeyReader
 from streaming.worker.rows import STREAMS, InputRow, InputRows
 from streaming.worker.signature import Signer
-
-if TYPE_CHECKING:
-    from streaming.worker.bounds import Bounds
 
 Asker = Callable[[Question, Collection[Key]], list[PlannedEffect]]
 """Function that queries keys."""
@@ -40,6 +39,8 @@ _SIGNED: Final = "signed-by-another-job"
 
 _NAMES: Final = (str(STREAMS[0]), str(STREAMS[1]), str(STREAMS[2]), str(STREAMS[3]))
 """Placeholders for the names of the Kafka topics."""
+
+_KAFKA_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +143,14 @@ def dry_run(stream: Stream, reading: PlannedRecord, ask: Asker, routing_of: Call
         records += [(stream, lasting)] if lasting is not None else []
         records += [(Stream(name), value) for each in said for name, value in each.echoes]
     for each, value in records:
+        question = _question(each, value)
         for key in _shards(each, value, routing_of):
-            question = _question(each, value)
             (first,) = ask(question, [key])
             effects.append((key[0], first))
             for group, client in first.wide:
                 cursor = first.cursor
                 while cursor is not None:
-                    again = replace(question, id=uuid4().hex, group=group, client=client, cursor=cursor)
-                    (effect,) = ask(again, [key])
+                    (effect,) = ask(replace(question, group=group, client=client, cursor=cursor), [key])
                     effects.append((key[0], effect))
                     cursor = effect.cursor
     parents = dict.fromkeys(parent for parent, _ in effects if parent != COORDINATOR)
@@ -163,7 +163,7 @@ def dry_run(stream: Stream, reading: PlannedRecord, ask: Asker, routing_of: Call
 
 
 def _question(stream: Stream, record: Mapping[str, Any]) -> Question:
-    return Question(uuid4().hex, Ask.PLAN, stream=str(stream), record=dict(record))
+    return Question("", Ask.PLAN, stream=str(stream), record=dict(record))
 
 
 def _is_elsewhere(effect: PlannedEffect) -> bool:
@@ -197,3 +197,39 @@ def _together(parent: str, effects: list[PlannedEffect]) -> ParentEffect:
         tuple(update for each in effects for update in each.shown)[:_SHOWN],
         all(each.complete for each in effects),
     )
+
+
+def send(settings: Settings, stream: Stream, record: Mapping[str, Any] | bytes) -> EventPlace:
+    """Write an event, and return its place.
+
+    Args:
+        settings: addresses, topics, client options, and bounds of records.
+        stream: input stream of the event.
+        record: the event, as the bytes of its value or as a Python object.
+
+    Raises:
+        QuestionRefused: the event, or an entry of it, would become a dead letter.
+        NotWritten: Kafka rejected the record, or does not answer.
+    """
+    text = record if isinstance(record, bytes) else text_of(record)
+    _, problems, ignored = read(stream, text, bounds_of(settings))
+    reasons = [*(f"{each.message} ({each.reason})" for each in problems), *ignored]
+    if reasons:
+        raise QuestionRefused("nothing was sent: " + "; ".join(reasons))
+    topic = {
+        Stream.TOPICS: settings.topic_events,
+        Stream.SUBSCRIPTIONS: settings.subscription_events,
+        Stream.GROUPS: settings.group_events,
+    }[stream]
+    writer = Writer(settings.bootstrap_servers, for_librdkafka(settings), NotWritten, {"linger.ms": 0})
+    writer.send(topic, text, _key(stream, orjson.loads(text)))
+    [(partition, offset)] = writer.flush(_KAFKA_SECONDS)
+    return EventPlace(*partition, offset)
+
+
+def _key(stream: Stream, record: Mapping[str, Any]) -> bytes:
+    """Return the key, which preserves the order: the parent of a topic, or the group."""
+    if stream is Stream.TOPICS:
+        return parse_topic_event(orjson.dumps(record)).parent.encode()
+    entries = record.get("subscriptionSet")
+    return str((entries[0] if isinstance(entries, list) and entries else record)["group"]).encode()
