@@ -1,21 +1,17 @@
 """Access control of the console: hosts, the token, browser sessions, and response headers."""
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streaming.monitor.server import is_loopback_name
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE: Final = "reexpand_console"
 SESSION_SECONDS: Final = 12 * 3_600

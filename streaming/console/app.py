@@ -1,13 +1,12 @@
 """The application: routes of the page, of its API and of the login form, and live changes as server-sent events."""
 
-from __future__ import annotations
-
 import asyncio
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex
 from string import Template
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -15,27 +14,21 @@ import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 import matcher
 from matcher.dialects import POLICIES
-from streaming.console import asking
+from streaming.client.rows import Row
+from streaming.console import asking, live
 from streaming.console.access import COOKIE, SESSION_SECONDS, Guard, Sessions, form_token
 from streaming.console.asking import JsonAnswer
 from streaming.console.budget import PATTERNS, fitting, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import Receive, Scope, Send
-
-    from streaming.client.rows import Row
-    from streaming.console.explaining import Explain
-    from streaming.console.live import LiveRelation
+from streaming.console.explaining import Explain
+from streaming.console.live import LiveRelation
 
 STATIC: Final = Path(__file__).parent / "static"
 _SAMPLE: Final = 20
@@ -174,31 +167,33 @@ class _Page:
     def _parents(self, request: Request) -> JsonAnswer:
         contains, start, size = asking.text(request, "contains", ""), asking.start(request), asking.size(request)
         found, total, complete = self._live.parents_like(contains, start, size)
-        shown = [
-            {"parent": name, "topics": count, "separator": asking.likely_separator(self._live.sample(name, _SAMPLE))}
-            for name, count in fitting(found, lambda each: len(each[0]))
-        ]
+        shown = []
+        for parent, count in fitting(found, lambda each: len(each[0])):
+            with self._live.names(parent) as names:
+                separator = asking.likely_separator(live.sample(names.topics, _SAMPLE))
+            shown.append({"parent": parent, "topics": count, "separator": separator})
         return JsonAnswer({"parents": shown, "total": total, "complete": complete})
 
     def _level(self, request: Request) -> JsonAnswer:
         parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
-        after, size = asking.text(request, "after", ""), asking.size(request)
-        level = self._live.level(parent, prefix, asking.separator(request), after, size)
+        separator, after, size = asking.separator(request), asking.text(request, "after", ""), asking.size(request)
+        with self._live.names(parent) as names:
+            found, more = live.level(names.topics, prefix, separator, after, size)
         count = self._live.rows.count_of_topic
         branches = [
-            {**branch._asdict(), "receivers": count(parent, branch.topic) if branch.topic else None}
-            for branch in level.branches
+            {**branch._asdict(), "receivers": count(parent, branch.topic) if branch.topic else None} for branch in found
         ]
-        return JsonAnswer({"branches": branches, "more": level.more})
+        return JsonAnswer({"branches": branches, "more": more})
 
     def _topics(self, request: Request) -> JsonAnswer:
         parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
-        size = asking.size(request)
-        found, total = self._live.topics(parent, prefix, asking.text(request, "after", ""), size)
-        names = fitting(found, len)
-        more = names[-1] if len(names) < len(found) or len(found) == size else ""
+        after, size = asking.text(request, "after", ""), asking.size(request)
+        with self._live.names(parent) as names:
+            found, total = live.page(names.topics, prefix, after, size), live.count(names.topics, prefix)
+        shown = fitting(found, len)
+        more = shown[-1] if len(shown) < len(found) or len(found) == size else ""
         count = self._live.rows.count_of_topic
-        topics = [{"topic": name, "receivers": count(parent, name)} for name in names]
+        topics = [{"topic": name, "receivers": count(parent, name)} for name in shown]
         return JsonAnswer({"topics": topics, "total": total, "more": more})
 
     def _receivers(self, request: Request) -> JsonAnswer:

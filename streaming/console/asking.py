@@ -1,15 +1,16 @@
 """Requests of the page: checked parameters, and the playground that tries a pattern on topics."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import orjson
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 import matcher
-from matcher.dialects import SEPARATORS
+from matcher.dialects import SEPARATORS, Dialect
+from matcher.pattern import Pattern
 from streaming.client.rows import Subscriber
 from streaming.console.budget import (
     CHARACTERS_A_STEP,
@@ -20,15 +21,7 @@ from streaming.console.budget import (
     shown_steps,
     widest_run,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from starlette.requests import Request
-
-    from matcher.dialects import Dialect
-    from matcher.pattern import Pattern
-    from streaming.console.live import LiveRelation
+from streaming.console.live import LiveRelation, count, page, sample
 
 PAGE: Final = 100
 """Default number of lines per page of a list."""
@@ -77,6 +70,11 @@ class Trial(NamedTuple):
     allow_inner_multi: bool
     topics: Sequence[str]
     parent: str | None
+
+    @property
+    def syntax(self) -> dict[str, Any]:
+        """Options of the pattern."""
+        return {"policy": self.policy, "allow_inner_multi": self.allow_inner_multi}
 
 
 class JsonAnswer(Response):
@@ -185,10 +183,9 @@ def attempt(trial: Trial, relation: LiveRelation) -> dict[str, Any]:
         matcher.UnknownDialect: no dialect has this name.
         matcher.UnsupportedOption: the dialect does not support an option.
     """
-    syntax: dict[str, Any] = {"policy": trial.policy, "allow_inner_multi": trial.allow_inner_multi}
     dialect = matcher.get_dialect(trial.dialect)
     try:
-        parsed = dialect.parse(trial.pattern, **syntax)
+        parsed = dialect.parse(trial.pattern, **trial.syntax)
     except matcher.InvalidPattern as flaw:
         place = {"segment": flaw.segment, "position": flaw.position}
         return {"valid": False, **place, "reason": flaw.reason, "hint": flaw.hint}
@@ -196,9 +193,8 @@ def attempt(trial: Trial, relation: LiveRelation) -> dict[str, Any]:
     if trial.parent is None:
         return attempt.on(trial.topics, trial.topics, len(trial.topics), len(trial.topics))
     beginning = _beginning(parsed, dialect.separator)
-    _, candidates = relation.topics(trial.parent, beginning, "", 0)
-    total = relation.topics(trial.parent, "", "", 0)[1]
-    near = relation.sample(trial.parent, _SAMPLE)
+    with relation.names(trial.parent) as names:
+        candidates, total, near = count(names.topics, beginning), len(names.topics), sample(names.topics, _SAMPLE)
     return attempt.on(_topics(relation, trial.parent, beginning), near, candidates, total)
 
 
@@ -272,15 +268,10 @@ class _Attempt:
             parts = 0 if is_deep else _STEPS_A_SEGMENT * sum(segments) + self._cost(topic)
             if not self._showing.takes(parts + len(topic) // 2):
                 break
-            if is_deep:
-                outcome, reason = "", f"more than {MAX_SEGMENTS} segments are not shown individually"
-                steps: list[dict[str, Any]] = []
-            else:
-                syntax: dict[str, Any] = {
-                    "policy": self._trial.policy,
-                    "allow_inner_multi": self._trial.allow_inner_multi,
-                }
-                explained = matcher.explain(self._trial.pattern, topic, self._dialect, **syntax)
+            outcome, reason = "", f"more than {MAX_SEGMENTS} segments are not shown individually"
+            steps: list[dict[str, Any]] = []
+            if not is_deep:
+                explained = matcher.explain(self._trial.pattern, topic, self._dialect, **self._trial.syntax)
                 outcome, reason, steps = explained.outcome, explained.reason, shown_steps(explained.steps)
             found.append({"topic": topic, "matched": matched, "outcome": outcome, "reason": reason, "steps": steps})
         return found
@@ -290,11 +281,12 @@ def _topics(relation: LiveRelation, parent: str, beginning: str) -> Iterator[str
     """Yield the first topics of a parent with a prefix."""
     after = ""
     for _ in range(SCANNED // _PAGE):
-        page, _ = relation.topics(parent, beginning, after, _PAGE)
-        yield from page
-        if len(page) < _PAGE:
+        with relation.names(parent) as names:
+            found = page(names.topics, beginning, after, _PAGE)
+        yield from found
+        if len(found) < _PAGE:
             return
-        after = page[-1]
+        after = found[-1]
 
 
 def _beginning(pattern: Pattern, separator: str) -> str:

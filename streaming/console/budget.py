@@ -1,17 +1,11 @@
 """Budget of work per response of the console, in steps. It holds for arbitrary names."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from matcher.pattern import MANY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from matcher.pattern import Pattern
+from matcher.pattern import MANY, Pattern
 
 T = TypeVar("T")
 

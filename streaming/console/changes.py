@@ -1,16 +1,12 @@
 """The last changes of the relation. They are numbered, so readers can follow them without a queue."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from streaming.client.relation import Change
 from streaming.console.budget import PATTERNS, fitting, shortened
 from streaming.records.op import Op
-
-if TYPE_CHECKING:
-    from streaming.client.relation import Change
 
 KEPT = 2_000
 """Maximum number of kept changes. A reader that falls behind further receives the number of missed changes."""

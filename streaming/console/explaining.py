@@ -1,20 +1,15 @@
 """Explanations of pairs: reasons from the live state of the job, and history from the updates."""
 
-from __future__ import annotations
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
+from streaming.client.rows import Subscriber
+from streaming.config import Settings
 from streaming.console.budget import shown_steps
+from streaming.console.live import LiveRelation
 from streaming.errors import InspectError
 from streaming.inspect import Explanation, Inspector, wording
 from streaming.records.op import Cause, Op
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streaming.client.rows import Subscriber
-    from streaming.config import Settings
-    from streaming.console.live import LiveRelation
 
 Explain: TypeAlias = "Callable[[Subscriber, str], dict[str, Any]]"
 """Source of explanations of pairs, with the JSON fields for the page."""

@@ -1,22 +1,16 @@
 """The last dead letters of a job, read in a thread, with limited memory."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from confluent_kafka import Message
 
 from streaming.errors import TopicUnreadable
 from streaming.kafka import letters as dead
-from streaming.kafka.reader import Span, TopicReader
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from confluent_kafka import Message
-
-    from streaming.kafka.facts import EntryPlace
-    from streaming.kafka.reader import Partition
+from streaming.kafka.facts import EntryPlace
+from streaming.kafka.reader import Partition, Span, TopicReader
 
 KEPT: Final = 1_000
 """Maximum number of kept dead letters."""

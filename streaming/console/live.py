@@ -1,24 +1,20 @@
 """The relation of the console, read from the updates topic with limited memory, and its names."""
 
-from __future__ import annotations
-
 import threading
 import time
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice, takewhile
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from sortedcontainers import SortedDict, SortedList
 
 from streaming.client.follower import SubscriptionClient
+from streaming.client.relation import Change, Relation
 from streaming.client.rows import Subscriber
 from streaming.console.budget import MAX_CHARACTERS, Budget
 from streaming.console.changes import Changes
 from streaming.records.op import Op
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from streaming.client.relation import Change, Relation
 
 T = TypeVar("T")
 
@@ -96,87 +92,69 @@ class Level(NamedTuple):
     more: str
 
 
-class SortedNames:
-    """Sorted names, which are read as a tree. Not thread-safe.
+class Names(NamedTuple):
+    """Sorted names of the topics and subscribers of a parent. A subscriber is group, client and part."""
 
-    Reading a level costs two binary searches per branch, regardless of the number of topics.
-    """
-
-    def __init__(self) -> None:
-        self._names: SortedList = SortedList()
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def add(self, name: str) -> None:
-        """Add a name, if it is new."""
-        if name not in self._names:
-            self._names.add(name)
-
-    def remove(self, name: str) -> None:
-        """Remove a name, if it exists."""
-        self._names.discard(name)
-
-    def count(self, prefix: str) -> int:
-        """Return the number of names with a prefix."""
-        start, end = self._range(prefix)
-        return end - start
-
-    def page(self, prefix: str, after: str, size: int) -> list[str]:
-        """Return at most `size` names with a prefix, after the name `after` (empty: from the first name)."""
-        start, end = self._range(prefix)
-        if after:
-            start = max(start, self._names.bisect_right(after))
-        return list(self._names.islice(start, min(end, start + size)))
-
-    def sample(self, size: int) -> list[str]:
-        """Return at most `size` names, evenly spaced."""
-        count = len(self._names)
-        if count <= size:
-            return list(self._names)
-        return [self._names[at * count // size] for at in range(size)]
-
-    def level(self, prefix: str, separator: str, after: str, size: int) -> Level:
-        """Return the branches and topics directly below a prefix.
-
-        Args:
-            prefix: empty, or the prefix of a branch.
-            separator: separator of segments.
-            after: `more` of the previous page; empty for the first page.
-            size: maximum number of branches and topics.
-        """
-        at, end = self._range(prefix)
-        if after:
-            at = max(at, self._names.bisect_left(after))
-        found: list[Branch] = []
-        room = MAX_CHARACTERS
-        while at < end:
-            name = self._names[at]
-            if len(found) == size or (found and room < len(name)):
-                return Level(found, name)
-            room -= len(name)
-            cut = name.find(separator, len(prefix))
-            if cut < 0:
-                found.append(Branch(name[len(prefix) :], "", name, 1))
-                at += 1
-            else:
-                below = name[: cut + len(separator)]
-                behind = self._names.bisect_left(_behind(below))
-                found.append(Branch(name[len(prefix) : cut], below, "", behind - at))
-                at = behind
-        return Level(found, "")
-
-    def _range(self, prefix: str) -> tuple[int, int]:
-        if not prefix:
-            return 0, len(self._names)
-        return self._names.bisect_left(prefix), self._names.bisect_left(_behind(prefix))
-
-
-class _ParentNames(NamedTuple):
-    """Names of the topics and subscribers of a parent."""
-
-    topics: SortedNames
+    topics: SortedList
     subscribers: SortedList
+
+
+def count(names: SortedList, prefix: str) -> int:
+    """Return the number of names with a prefix."""
+    start, end = _range(names, prefix)
+    return end - start
+
+
+def page(names: SortedList, prefix: str, after: str, size: int) -> list[str]:
+    """Return at most `size` names with a prefix, after the name `after` (empty: from the first name)."""
+    start, end = _range(names, prefix)
+    if after:
+        start = max(start, names.bisect_right(after))
+    return list(names.islice(start, min(end, start + size)))
+
+
+def sample(names: SortedList, size: int) -> list[str]:
+    """Return at most `size` names, evenly spaced."""
+    found = min(size, len(names))
+    return [names[at * len(names) // found] for at in range(found)]
+
+
+def level(names: SortedList, prefix: str, separator: str, after: str, size: int) -> Level:
+    """Return the branches and topics directly below a prefix, with two binary searches per branch.
+
+    Args:
+        names: names of topics.
+        prefix: empty, or the prefix of a branch.
+        separator: separator of segments.
+        after: `more` of the previous page; empty for the first page.
+        size: maximum number of branches and topics.
+    """
+    at, end = _range(names, prefix)
+    if after:
+        at = max(at, names.bisect_left(after))
+    found: list[Branch] = []
+    room = MAX_CHARACTERS
+    while at < end:
+        name = names[at]
+        if len(found) == size or (found and room < len(name)):
+            return Level(found, name)
+        room -= len(name)
+        cut = name.find(separator, len(prefix))
+        if cut < 0:
+            found.append(Branch(name[len(prefix) :], "", name, 1))
+            at += 1
+        else:
+            below = name[: cut + len(separator)]
+            behind = names.bisect_left(_behind(below))
+            found.append(Branch(name[len(prefix) : cut], below, "", behind - at))
+            at = behind
+    return Level(found, "")
+
+
+def _range(names: SortedList, prefix: str) -> tuple[int, int]:
+    if not prefix:
+        return 0, len(names)
+    return names.bisect_left(prefix), names.bisect_left(_behind(prefix))
 
 
 class LiveRelation:
@@ -243,50 +221,30 @@ class LiveRelation:
             counts = self._rows, self._topics, self._subscribers, self._left_out
         return ReaderState(client.ready, *counts, client.malformed, error, self.changes.last, client.trouble)
 
+    @contextmanager
+    def names(self, parent: str) -> Iterator[Names]:
+        """Yield the names of a parent, which do not change meanwhile."""
+        with self._lock:
+            yield self._names.get(parent) or Names(SortedList(), SortedList())
+
     def parents_like(self, contains: str, start: int, size: int) -> Found[tuple[str, int]]:
         """Return a page of the parents whose name contains a string, with their numbers of topics."""
         with self._lock:
             page = _page(self._names.keys(), contains, start, size)
             return page._replace(items=[(name, len(self._names[name].topics)) for name in page.items])
 
-    def level(self, parent: str, prefix: str, separator: str, after: str, size: int) -> Level:
-        """Return a page of a level of a parent's tree, as `SortedNames.level`."""
-        with self._lock:
-            names = self._names.get(parent)
-            return names.topics.level(prefix, separator, after, size) if names else Level([], "")
-
-    def topics(self, parent: str, prefix: str, after: str, size: int) -> tuple[list[str], int]:
-        """Return a page of the topics with a prefix, and their total number."""
-        with self._lock:
-            names = self._names.get(parent)
-            return (names.topics.page(prefix, after, size), names.topics.count(prefix)) if names else ([], 0)
-
-    def sample(self, parent: str, size: int) -> list[str]:
-        """Return at most `size` topics of a parent, evenly spaced."""
-        with self._lock:
-            names = self._names.get(parent)
-            return names.topics.sample(size) if names else []
-
     def subscribers(self, parent: str, start: int, size: int, contains: str = "") -> Found[Subscriber]:
         """Return a page of the subscribers of a parent whose group or client contains a string."""
-        with self._lock:
-            names = self._names.get(parent)
-            page = _page(names.subscribers if names else SortedList(), contains, start, size)
+        with self.names(parent) as names:
+            page = _page(names.subscribers, contains, start, size)
         return page._replace(items=[_subscriber(parent, key) for key in page.items])
 
     def parts(self, client: Subscriber, most: int | None = None) -> list[Subscriber]:
         """Return the subscribers of a client with a row: all, or the first `most`."""
-        group, client_id = client.group, client.client_id
-        with self._lock:
-            names = self._names.get(client.parent)
-            if names is None:
-                return []
-            found: list[Subscriber] = []
-            for key in names.subscribers.irange((group, client_id, "")):
-                if key[:2] != (group, client_id) or len(found) == most:
-                    break
-                found.append(_subscriber(client.parent, key))
-        return found
+        whole = client.group, client.client_id
+        with self.names(client.parent) as names:
+            keys = takewhile(lambda key: key[:2] == whole, names.subscribers.irange((*whole, "")))
+            return [_subscriber(client.parent, key) for key in islice(keys, most)]
 
     def _admits(self, subscriber: Subscriber) -> bool:
         """Return True if a new row is kept. Only the client's thread calls this and `_note`."""
@@ -305,7 +263,7 @@ class LiveRelation:
         by_topic = rows.count_of_topic(parent, row.lite_topic)
         by_subscriber = rows.count_of_subscriber(row.subscriber)
         with self._lock:
-            names = self._names.setdefault(parent, _ParentNames(SortedNames(), SortedList()))
+            names = self._names.setdefault(parent, Names(SortedList(), SortedList()))
             key = (group, client, part or "")
             if change.op is Op.REMOVE:
                 self._rows -= 1
@@ -315,7 +273,7 @@ class LiveRelation:
                 if not by_subscriber:
                     self._subscribers -= 1
                     names.subscribers.discard(key)
-                if not len(names.topics):
+                if not names.topics:
                     del self._names[parent]
             elif change.former is None:
                 self._rows += 1

@@ -1,40 +1,31 @@
 """Servers of the console: standalone until SIGTERM or Ctrl-C, or as a page of a running job."""
 
-from __future__ import annotations
-
 import logging
+import socket
 import threading
 from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
+from starlette.types import Receive, Scope, Send
 
-from streaming.config import Address, parse_address
+from streaming.config import Address, Settings, parse_address
 from streaming.console.app import ConsoleSources, console
 from streaming.console.explaining import explain
 from streaming.console.letters import LetterTail
 from streaming.console.live import MAX_ROWS, LiveRelation
 from streaming.errors import AddressUnusable, ConfigInvalid
 from streaming.kafka.options import for_librdkafka
-from streaming.monitor.batch import TOTAL
+from streaming.monitor.batch import TOTAL, BatchReport
 from streaming.monitor.bounded import BoundedServer
 from streaming.monitor.server import checked_token, read_token, token_of_file
 from streaming.records.op import Op
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from starlette.applications import Starlette
-    from starlette.routing import BaseRoute
-    from starlette.types import Receive, Scope, Send
-
-    from streaming.config import Settings
-    from streaming.monitor.batch import BatchReport
 
 log = logging.getLogger("reexpand")
 

@@ -1,18 +1,19 @@
 """Topics and patterns of each parent: readers of the input records, and their fold."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import orjson
 
+from streaming.config import Settings
 from streaming.coordinator import COORDINATOR, CoordinatorState, follow
 from streaming.errors import ConfigInvalid, Rejected
 from streaming.expansion import apply_events
 from streaming.kafka.reader import TopicReader
+from streaming.records.columns import Event
 from streaming.records.model import (
     BIND_TOPIC,
     WILDCARD,
@@ -33,12 +34,6 @@ from streaming.state import Shard, ShardState
 from streaming.state.client import Mode
 from streaming.state.interests import pattern_of
 from streaming.tuning import DEFAULT_TUNING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from streaming.config import Settings
-    from streaming.records.columns import Event
 
 InputRecord = tuple[Place, bytes | None]
 """Place of a record in its stream, and its value."""

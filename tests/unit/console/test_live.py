@@ -34,7 +34,8 @@ def test_names_are_in_step_with_the_rows(broker: Simulated) -> None:
             subscribers[row.parent].add(row.subscriber)
         assert live.parents_like("", 0, 9).items == [(parent, len(names)) for parent, names in sorted(topics.items())]
         for parent, names in topics.items():
-            assert live.topics(parent, "", "", 100) == (sorted(names), len(names))
+            with live.names(parent) as kept:
+                assert list(kept.topics) == sorted(names)
             assert set(live.subscribers(parent, 0, 100)[0]) == subscribers[parent]
         health = live.health()
         assert health.rows == len(rows) == len(live.rows)
@@ -47,10 +48,12 @@ def test_rows_beyond_the_bound_are_left_out_and_counted(broker: Simulated) -> No
     with LiveRelation(broker.address, TOPIC, max_rows=4) as live:
         live.wait_ready(60)
         assert live.health()[1:5] == (4, 4, 1, 6)
-        assert live.topics("p", "", "", 100)[0] == ["t0", "t1", "t2", "t3"]
+        with live.names("p") as names:
+            assert list(names.topics) == ["t0", "t1", "t2", "t3"]
         broker.write(add("t0"), remove("t1"), add("new"), add("newer"), partition=0)
         assert eventually(lambda: live.health().left_out == 7)
-        assert live.topics("p", "", "", 100)[0] == ["new", "t0", "t2", "t3"]
+        with live.names("p") as names:
+            assert list(names.topics) == ["new", "t0", "t2", "t3"]
 
 
 def test_a_broker_that_does_not_answer_is_told() -> None:
