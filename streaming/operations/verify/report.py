@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming.operations.verify.findings import EXPLANATIONS, UNDECIDED, Difference, Findings
+from streaming.operations.verify.findings import EXPLANATIONS, UNDECIDED, Difference, Findings, UpdateRecord
 from streaming.printable import printable
 
 _SHOWN = 20
@@ -38,25 +38,14 @@ def as_json(findings: Findings) -> Iterator[dict[str, Any]]:
 
 
 def _difference(difference: Difference) -> dict[str, Any]:
-    row, record = difference.row, difference.record
+    names = zip(("parentTopic", "group", "clientId", "liteTopic", "part"), difference.row, strict=True)
     return {
         "fault": str(difference.fault),
-        "parentTopic": row.parent,
-        "group": row.group,
-        "clientId": row.client_id,
-        "liteTopic": row.lite_topic,
-        **({"part": row.part} if row.part else {}),
+        **{name: text for name, text in names if name != "part" or text},
         "inputs": difference.inputs,
         "state": difference.state,
         "updates": difference.updates,
-        "lastRecord": None
-        if record is None
-        else {
-            "partition": record.partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "update": record.update,
-        },
+        "lastRecord": difference.record and difference.record._asdict(),
     }
 
 
@@ -77,59 +66,45 @@ def show(findings: Findings, console: Console | None = None) -> None:
 
 
 def _lines(findings: Findings) -> Iterator[str]:
-    counts = ", ".join(
-        f"{'not read' if count is None else f'{count:,}'} by {witness}" for witness, count in findings.rows.items()
-    )
-    yield f"rows after micro-batch {findings.micro_batch}: {counts}"
+    counts = (f"{'not read' if count is None else f'{count:,}'} by {source}" for source, count in findings.rows.items())
+    yield f"rows after micro-batch {findings.micro_batch}: {', '.join(counts)}"
     if findings.in_flight:
         yield f"{findings.in_flight:,} rows are changing, and were not compared"
-    for note in findings.notes:
-        yield f"note: {note}"
+    yield from (f"note: {note}" for note in findings.notes)
     for damaged in findings.damaged[:_SHOWN]:
         place = "the state as a whole" if damaged.shard < 0 else f"shard {damaged.shard} of {damaged.parent}"
         yield f"damaged: {place}: {damaged.problem}"
 
 
 def _table(differences: list[Difference]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("fault", "parent", "client (group)", "topic", "inputs", "state", "updates", "last record"):
-        table.add_column(name)
-    for difference in differences:
-        row = difference.row
-        part = f" {row.part}" if row.part else ""
-        cells = (
-            str(difference.fault),
-            row.parent,
-            f"{row.client_id} ({row.group}){part}",
-            row.lite_topic,
-            _MARKS[difference.inputs],
-            _MARKS[difference.state],
-            _MARKS[difference.updates],
-            _record(difference),
-        )
+    headers = "fault", "parent", "client (group)", "topic", "inputs", "state", "updates", "last record"
+    table = Table(*headers, box=None, pad_edge=False, header_style="bold")
+    for each in differences:
+        row, marks = each.row, (_MARKS[said] for said in (each.inputs, each.state, each.updates))
+        client = f"{row.client_id} ({row.group})" + (f" {row.part}" if row.part else "")
+        cells = str(each.fault), row.parent, client, row.lite_topic, *marks, _record(each.record)
         table.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
     return table
 
 
-def _record(difference: Difference) -> str:
-    record = difference.record
+def _record(record: UpdateRecord | None) -> str:
     if record is None:
         return "none"
-    place = f"[{record.partition}]@{record.offset}"
-    if record.update is None:
-        return f"tombstone {place}"
-    return f"{record.update.get('op')} {record.update.get('cause')} {place}"
+    update = record.update
+    name = "tombstone" if update is None else f"{update.get('op')} {update.get('cause')}"
+    return f"{name} [{record.partition}]@{record.offset}"
 
 
 def _verdict(findings: Findings) -> str:
-    rows = "1 row was" if findings.repaired == 1 else f"{findings.repaired:,} rows were"
-    repaired = f"{rows} repaired; " if findings.repaired else ""
+    repaired = f"{_counted(findings.repaired, 'row was', 'rows were')} repaired; " if findings.repaired else ""
     if findings.is_right:
         return f"{repaired}the relation is right"
     wrong = sum(count for fault, count in findings.by_fault().items() if fault not in UNDECIDED)
-    parts = []
-    if wrong:
-        parts.append("1 difference" if wrong == 1 else f"{wrong:,} differences")
+    parts = [_counted(wrong, "difference", "differences")] if wrong else []
     if findings.damaged:
         parts.append("a damaged state" if len(findings.damaged) == 1 else f"{len(findings.damaged):,} damaged states")
     return f"{repaired}the relation is wrong: {', '.join(parts)}"
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
@@ -106,35 +107,43 @@ def verify(
         progress("the state: Spark starts", 0, None)
         with reading(settings) as stored:
             job = JobView(checkpoint, stored, reader, settings.updates, settings.dead_letters, rules)
-            folder = Path(temporary)
-            found = _confirmed(job, look(job, folder, progress, inputs=options.inputs), folder, progress)
+            compare = partial(look, job, Path(temporary), progress)
+            found = compare(inputs=options.inputs)
+            again = partial(compare, inputs=False, doubted=found.findings.doubted)
+            if found.findings.repairable and checkpoint.micro_batches() != found.moment.batches:
+                found = _merged(found, again(), set())  # without differences that were in flight
             if options.repair and found.findings.repairable:
-                corrector = Corrector(job, settings.bootstrap_servers, options.client)
-                found = _repaired(job, found, corrector, folder, progress)
+                found = _repaired(job, found, Corrector(job, settings.bootstrap_servers, options.client), again)
             return found.findings
 
 
-def _confirmed(job: JobView, first: Look, folder: Path, progress: Progress) -> Look:
-    """Compare again if the job has continued, to drop differences that were in flight."""
-    went_on = job.checkpoint.micro_batches() != first.moment.batches
-    if not (first.findings.repairable and went_on):
-        return first
-    return merged(first, look(job, folder, progress, inputs=False, doubted=first.findings.doubted), set())
-
-
-def _repaired(job: JobView, found: Look, corrector: "Corrector", folder: Path, progress: Progress) -> Look:
+def _repaired(job: JobView, found: Look, corrector: "Corrector", again: Callable[[], Look]) -> Look:
     """Write corrections and compare again, until nothing is left to correct."""
     written: set[bytes] = set()
-    first, latest = found, found
+    latest = found
     for attempt in range(_ROUNDS):
         corrected = corrector.correct(latest)
         written |= corrected
         log.info("round %d: %d rows corrected in %s", attempt + 1, len(corrected), job.updates)
-        again = look(job, folder, progress, inputs=False, doubted=first.findings.doubted)
-        latest = merged(first, again, written)
+        latest = _merged(found, again(), written)
         if not latest.findings.repairable:
             break
     return latest
+
+
+def _merged(first: Look, later: Look, written: set[bytes]) -> Look:
+    """Return the later result for state and updates, with the differences that only the first can detect."""
+    known = {difference.key: difference.fault for difference in first.findings.repairable}
+    kept = [difference for difference in first.findings.differences if difference.key not in known]
+    again = [difference for difference in later.findings.differences if difference.key in known]
+    left = {difference.key for difference in again}
+    findings = replace(
+        first.findings,
+        rows={**first.findings.rows, "updates": later.findings.rows["updates"]},
+        differences=sorted([*kept, *again], key=lambda difference: difference.key),
+        corrected=Counter(known[key] for key in written - left if key in known),
+    )
+    return Look(later.moment, later.ends, findings)
 
 
 class Correction(NamedTuple):
@@ -276,18 +285,3 @@ class Corrector:
         found = {partition: Span(checked_to.get(partition, span.start), span.end) for partition, span in spans.items()}
         checked_to.update({partition: span.end for partition, span in spans.items()})
         return found
-
-
-def merged(first: Look, later: Look, written: set[bytes]) -> Look:
-    """Return the later result for state and updates, with the differences that only the first can detect."""
-    known = {difference.key: difference.fault for difference in first.findings.repairable}
-    kept = [difference for difference in first.findings.differences if difference.key not in known]
-    again = [difference for difference in later.findings.differences if difference.key in known]
-    left = {difference.key for difference in again}
-    findings = replace(
-        first.findings,
-        rows={**first.findings.rows, "updates": later.findings.rows["updates"]},
-        differences=sorted([*kept, *again], key=lambda difference: difference.key),
-        corrected=Counter(known[key] for key in written - left if key in known),
-    )
-    return Look(later.moment, later.ends, findings)
