@@ -230,15 +230,14 @@ def restore(source: Path, *, checkpoint: str | None, replace: bool, driver_has_e
     if asks and backups.is_occupied(place):
         check_ended(JobCheckpoint(str(place)), settings.bootstrap_servers, for_librdkafka(settings))
     with progress_line() as show:
-        restored = backups.restore(source.absolute(), place, show, replace=replace)
-    facts, text = _copied(restored.manifest, begun)
-    former = None if restored.former is None else str(restored.former)
+        manifest, former = backups.restore(source.absolute(), place, show, replace=replace)
+    facts, text = _copied(manifest, begun)
     if as_json:
-        click.echo(json.dumps({**facts, "checkpoint": str(place), "former": former}))
+        click.echo(json.dumps({**facts, "checkpoint": str(place), "former": former and str(former)}))
     else:
         if former:
             click.echo(f"the former checkpoint is {former}")
-        click.echo(f"micro-batch {restored.manifest.micro_batch} is restored to {place}: {text}")
+        click.echo(f"micro-batch {manifest.micro_batch} is restored to {place}: {text}")
 
 
 def _copied(manifest: "Manifest", begun: float) -> tuple[dict[str, object], str]:

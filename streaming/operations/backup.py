@@ -9,7 +9,8 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -136,33 +137,45 @@ def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
     Raises:
         OSError: it cannot be read or written.
     """
-    digest, size = hashlib.sha256(), 0
     with source.open("rb") as read:
         if target is None:
-            while block := read.read(_BLOCK_BYTES):
-                digest.update(block)
-                size += len(block)
-            return CopiedFile(name, size, digest.hexdigest())
+            digest = hashlib.file_digest(read, "sha256")
+            return CopiedFile(name, read.tell(), digest.hexdigest())
+        digest = hashlib.sha256()
         target.parent.mkdir(parents=True, exist_ok=True)
         # Private until it gets the permissions of the source.
         with open(target, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as written:
             while block := read.read(_BLOCK_BYTES):
                 digest.update(block)
-                size += written.write(block)
+                written.write(block)
             written.flush()
             os.fsync(written.fileno())
-    shutil.copymode(source, target)
-    return CopiedFile(name, size, digest.hexdigest())
+        shutil.copymode(source, target)
+        return CopiedFile(name, read.tell(), digest.hexdigest())
 
 
-def _publish(unfinished: Path, folder: Path, former: Path | None = None) -> None:
-    """Sync a finished folder to the disk, and give it its name; rename the present folder of this name to `former`."""
-    for each in (unfinished, *(each for each in unfinished.rglob("*") if each.is_dir())):
-        folders.sync(each)
-    if former is not None:
-        folder.rename(former)
-    unfinished.rename(folder)
-    folders.sync(folder.parent)
+@contextmanager
+def _new_folder(folder: Path, suffix: str, failure: str, former: Path | None = None) -> Iterator[Path]:
+    """Yield an unfinished folder that gets its name at the end; rename the present folder of this name to `former`.
+
+    Raises:
+        BackupFailed: a file cannot be read or written.
+    """
+    unfinished = folder.with_name(folder.name + suffix)
+    try:
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        yield unfinished
+        for each in (unfinished, *(each for each in unfinished.rglob("*") if each.is_dir())):
+            folders.sync(each)
+        if former is not None:
+            folder.rename(former)
+        unfinished.rename(folder)
+        folders.sync(folder.parent)
+    except OSError as error:
+        raise BackupFailed(f"{failure}: {error}.") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def local(checkpoint: str) -> Path:
@@ -196,10 +209,7 @@ def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
         raise BackupRefused(str(error)) from None
     if destination.exists():
         raise BackupRefused(f"{destination} exists; give the name of a new folder.")
-    unfinished = destination.with_name(destination.name + UNFINISHED)
-    try:
-        if unfinished.exists():
-            shutil.rmtree(unfinished)
+    with _new_folder(destination, UNFINISHED, f"{checkpoint} cannot be copied to {destination}") as unfinished:
         micro_batch, files = _Copy(checkpoint, unfinished / FOLDER, partitions, progress).make()
         manifest = Manifest(
             checkpoint_id=checkpoint_id,
@@ -211,11 +221,6 @@ def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
         )
         (unfinished / MANIFEST).write_bytes(manifest.dump())
         Manifest.read(unfinished).check(unfinished, progress)
-        _publish(unfinished, destination)
-    except OSError as error:
-        raise BackupFailed(f"{checkpoint} cannot be copied to {destination}: {error}.") from None
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return manifest
 
 
@@ -252,20 +257,13 @@ class _Copy:
 
     def _copy(self, micro_batch: int) -> list[CopiedFile]:
         shutil.rmtree(self._target / QUERY, ignore_errors=True)
-        files = [
-            self._file(path, done)
-            for done, path in enumerate(
-                checkpoint_files.query_files(self._checkpoint, micro_batch, self._partitions), 1
-            )
-        ]
+        needed = checkpoint_files.query_files(self._checkpoint, micro_batch, self._partitions)
+        files = [self._file(path, done) for done, path in enumerate(needed, 1)]
         for path in list(checkpoint_files.part_files(self._checkpoint)):
             self._part(path, len(files) + len(self._parts))
         # After the query: their content about the clock is valid for any later micro-batch.
-        return [
-            *files,
-            *self._parts.values(),
-            *(self._file(path) for path in checkpoint_files.root_files(self._checkpoint)),
-        ]
+        others = map(self._file, checkpoint_files.root_files(self._checkpoint))
+        return [*files, *self._parts.values(), *others]
 
     def _file(self, path: Path, done: int = 0) -> CopiedFile:
         self._progress("files copied", done, None)
@@ -292,24 +290,18 @@ class _Copy:
         return begun is not None and begun <= micro_batch + DEFAULT_TUNING.retained_micro_batches
 
 
-class Restored(NamedTuple):
-    """A restored checkpoint.
-
-    Attributes:
-        former: new folder of the replaced checkpoint; None if there was none.
-    """
-
-    manifest: Manifest
-    former: Path | None
-
-
 def is_occupied(checkpoint: Path) -> bool:
     """Return True if the folder of a checkpoint exists and is not empty."""
     return checkpoint.exists() and not (checkpoint.is_dir() and not any(checkpoint.iterdir()))
 
 
-def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool = False) -> Restored:
+def restore(
+    source: Path, checkpoint: Path, progress: Progress, *, replace: bool = False
+) -> tuple[Manifest, Path | None]:
     """Restore a checkpoint after verifying the whole backup; with `replace`, rename an existing checkpoint.
+
+    Returns:
+        The manifest of the backup, and the new folder of the replaced checkpoint; None if there was none.
 
     Raises:
         CheckpointUnusable: no checkpoint can be created there.
@@ -320,15 +312,15 @@ def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool
     folders.check(str(checkpoint.parent), writes=True)
     manifest = Manifest.read(source)
     manifest.check(source, progress)
-    occupied = is_occupied(checkpoint)
-    if occupied and not replace:
-        raise BackupRefused(
-            f"{checkpoint} exists. Give --checkpoint for a new folder, or --replace, which renames this checkpoint."
-        )
-    unfinished = checkpoint.with_name(checkpoint.name + RESTORING)
-    try:
-        if unfinished.exists():
-            shutil.rmtree(unfinished)
+    former = None
+    if is_occupied(checkpoint):
+        if not replace:
+            raise BackupRefused(
+                f"{checkpoint} exists. Give --checkpoint for a new folder, or --replace, which renames this checkpoint."
+            )
+        former = checkpoint.with_name(f"{checkpoint.name}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}")
+    failure = f"{source} cannot be restored to {checkpoint}"
+    with _new_folder(checkpoint, RESTORING, failure, former) as unfinished:
         for number, file in enumerate(manifest.files, 1):
             if copied(source / FOLDER / file.path, unfinished / file.path, file.path) != file:
                 raise BackupDamaged(f"{source / FOLDER / file.path} changed while it was restored.")
@@ -338,13 +330,4 @@ def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool
         fixed = orjson.loads((unfinished / IDENTITY).read_bytes())
         renamed = orjson.dumps({**fixed, "id": str(uuid4())}, option=orjson.OPT_INDENT_2)
         (unfinished / IDENTITY).write_bytes(renamed)
-        former = None
-        if occupied:
-            name = f"{checkpoint.name}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
-            former = checkpoint.with_name(name)
-        _publish(unfinished, checkpoint, former)
-    except OSError as error:
-        raise BackupFailed(f"{source} cannot be restored to {checkpoint}: {error}.") from None
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return Restored(manifest, former)
+    return manifest, former

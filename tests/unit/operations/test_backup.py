@@ -195,10 +195,10 @@ def test_what_cannot_be_copied_is_refused(checkpoint: Path, tmp_path: Path) -> N
 def test_a_restored_checkpoint_has_the_same_files_and_another_name_in_kafka(checkpoint: Path) -> None:
     """By its name the broker knows what is written, also by micro-batches behind the copy."""
     backup = make(checkpoint)
-    restored = copying.restore(backup, checkpoint.with_name("restored"), silent)
     folder = checkpoint.with_name("restored")
-    assert restored.former is None
-    assert names(folder) == {file.path for file in restored.manifest.files}
+    manifest, replaced = copying.restore(backup, folder, silent)
+    assert replaced is None
+    assert names(folder) == {file.path for file in manifest.files}
     for name in names(folder) - {"reexpand.json"}:
         assert (folder / name).read_bytes() == (checkpoint / name).read_bytes()
     found, former = (json.loads((each / "reexpand.json").read_bytes()) for each in (folder, checkpoint))
@@ -212,7 +212,7 @@ def test_a_checkpoint_that_is_there_is_kept(checkpoint: Path) -> None:
     with pytest.raises(BackupRefused, match="--replace"):
         copying.restore(backup, checkpoint, silent)
     assert names(checkpoint) == before
-    former = copying.restore(backup, checkpoint, silent, replace=True).former
+    _, former = copying.restore(backup, checkpoint, silent, replace=True)
     assert former is not None
     assert names(former) == before
     assert "query/offsets/8" not in names(checkpoint)
