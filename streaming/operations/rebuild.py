@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from streaming.config import Settings
@@ -81,7 +82,7 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
         if note.stage is Stage.COMPLETE:
             return note
         with _held(spark, settings, plan) as check:
-            run = _Rebuild(spark, settings, plan, signal, progress)
+            run = _Rebuild(spark, settings, plan.client, signal, progress)
             former = JobCheckpoint(absolute(plan.former or ""))
             if note.stage is Stage.ADOPTING:
                 adoption.check(settings, former)
@@ -172,37 +173,36 @@ def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[Callable[[], N
         yield check
 
 
+@dataclass(frozen=True, slots=True)
 class _Rebuild:
-    def __init__(self, spark: Any, settings: Settings, plan: Plan, signal: threading.Event, progress: Progress) -> None:
-        self._spark = spark
-        self._settings = settings
-        self._plan = plan
-        self._signal = signal
-        self._progress = progress
-        self._checkpoint = JobCheckpoint(settings.checkpoint)
+    spark: Any
+    settings: Settings
+    client: Mapping[str, str]
+    signal: threading.Event
+    progress: Progress
 
     def until_settled(self, adopted: Offsets | None, enter: Callable[[Stage], None]) -> Findings:
         """Read and correct until no row is in flight, and return the corrections; begin at the `adopted` offsets."""
         corrected = Findings(0).corrected
         for _ in range(_ROUNDS):
             enter(Stage.READING)
-            log.info("reading the inputs into %s", self._settings.checkpoint)
+            log.info("reading the inputs into %s", self.settings.checkpoint)
             self._read(adopted)
             # The updates of a planned micro-batch would count as written, because it was planned without updates.
             try:
-                if self._checkpoint.micro_batches().begun is not None:
+                if JobCheckpoint(self.settings.checkpoint).micro_batches().begun is not None:
                     continue
             except NotVerified:
                 raise RebuildRefused("the inputs have no records for a checkpoint.") from None
             enter(Stage.CORRECTING)
-            log.info("comparing with %s", self._settings.updates)
+            log.info("comparing with %s", self.settings.updates)
             found = self._correct()
             corrected.update(found.corrected)
             if found.in_flight:
                 continue
             if not found.is_right:
                 raise RebuildFailed(
-                    f"{self._settings.updates} differs from the new checkpoint after the correction. If another job "
+                    f"{self.settings.updates} differs from the new checkpoint after the correction. If another job "
                     "writes to it, stop that job, and run the same command again."
                 )
             found.corrected = corrected
@@ -213,32 +213,30 @@ class _Rebuild:
         )
 
     def _read(self, adopted: Offsets | None) -> None:
-        settings = self._settings
-        with TopicReader(settings.bootstrap_servers, self._plan.client) as reader:
+        settings = self.settings
+        with TopicReader(settings.bootstrap_servers, self.client) as reader:
+            topics = settings.clock, {settings.group_events, settings.subscription_events}
             # The signer is created when the query starts.
-            look = looking(reader, settings.clock, {settings.group_events, settings.subscription_events},
-                           lambda: JobCheckpoint(settings.checkpoint).signer)  # fmt: skip
-
-            def settling(reading: InputProgress) -> Settling:
-                return Settling(reading, look, self.checked)
-
-            query.read_inputs(self._spark, settings, self._signal, settling, adopted)
+            look = partial(followed, reader, topics, lambda: JobCheckpoint(settings.checkpoint).signer)
+            query.read_inputs(
+                self.spark, settings, self.signal, lambda reading: settling(reading, look, self.checked), adopted
+            )
         self._check_signal()
 
     def _correct(self) -> Findings:
-        reader = StateReader(self._spark, self._settings.checkpoint)
-        options = VerifyChoices(inputs=False, repair=True, client=self._plan.client)
+        reader = StateReader(self.spark, self.settings.checkpoint)
+        options = VerifyChoices(inputs=False, repair=True, client=self.client)
         try:
-            return verify(self._settings, options, self.checked, lambda _: nullcontext(reader))
+            return verify(self.settings, options, self.checked, lambda _: nullcontext(reader))
         except (NotVerified, TopicUnreadable) as error:
             raise RebuildFailed(f"{error} Run the same command again: it resumes.") from None
 
     def checked(self, what: str, done: int, of: int | None) -> None:
         self._check_signal()
-        self._progress(what, done, of)
+        self.progress(what, done, of)
 
     def _check_signal(self) -> None:
-        if self._signal.is_set():
+        if self.signal.is_set():
             raise RebuildFailed("the rebuild was interrupted. Run the same command again: it resumes.")
 
 
@@ -258,8 +256,8 @@ InputLook = Callable[[Offsets, Offsets], Followed]
 """Function that returns what the job wrote to its inputs between two positions."""
 
 
-class Settling:
-    """Check on a running query, to be called repeatedly.
+def settling(reading: InputProgress, look: InputLook, progress: Progress) -> Callable[[], bool]:
+    """Return a check on a running query, to be called repeatedly: True if the query may end.
 
     The query first reads the records that existed at its start. Then a tick sets the current time. From then on the
     inputs are read in rounds, each up to their ends, until the job wrote no record to itself within a round. If other
@@ -271,67 +269,56 @@ class Settling:
         progress: called with the number of records read.
     """
 
-    def __init__(self, reading: InputProgress, look: InputLook, progress: Progress) -> None:
-        self._reading = reading
-        self._look = look
-        self._progress = progress
-        self._target = reading.ends()
-        self._is_told = False
-        self._former: Offsets | None = None
-        self._rounds = 0
-
-    def __call__(self) -> bool:
-        """Return True if the query may end."""
-        read = self._reading.read()
-        ends = {(topic, number): end for topic, offsets in self._target.items() for number, end in offsets.items()}
+    def is_read(target: Offsets) -> bool:
+        read = reading.read()
+        ends = {(topic, number): end for topic, offsets in target.items() for number, end in offsets.items()}
         done = sum(min(end, read.get(topic, {}).get(number, 0)) for (topic, number), end in ends.items())
-        self._progress("inputs", done, sum(ends.values()))
-        if positions.unread(self._target, read):
-            return False
-        if not self._is_told:
-            self._is_told = self._reading.has_told_present()
-            if self._is_told:
-                self._target = self._reading.ends()  # the tick is among them
-            return False
-        if self._former is None:
-            self._advance()  # records that follow from the tick are after it
-            return False
-        self._rounds += 1
-        followed = self._look(self._former, self._target)
-        if not followed.own or (self._rounds >= ROUNDS and not followed.steps):
-            return True
-        self._advance()
-        return False
+        progress("inputs", done, sum(ends.values()))
+        return not positions.unread(target, read)
 
-    def _advance(self) -> None:
-        self._former, self._target = self._target, self._reading.ends()
+    def checks(target: Offsets) -> Iterator[bool]:
+        while not (is_read(target) and reading.has_told_present()):
+            yield False
+        wrote, rounds = Followed(own=True, steps=True), -1
+        while wrote.own and (rounds < ROUNDS or wrote.steps):
+            # The tick is in the first part, and the records that follow from it in the second.
+            former, target = target, reading.ends()
+            yield False
+            while not is_read(target):
+                yield False
+            rounds += 1
+            wrote = look(former, target) if rounds else wrote
+        while True:
+            yield True
+
+    return checks(reading.ends()).__next__
 
 
-def looking(reader: TopicReader, clock: str, events: set[str], signer: Callable[[], Signer | None]) -> InputLook:
-    """Return a function that inspects the inputs of a job.
+def followed(
+    reader: TopicReader, topics: tuple[str, set[str]], signer: Callable[[], Signer | None], start: Offsets, end: Offsets
+) -> Followed:
+    """Return what a job wrote to its inputs between two positions.
 
     Args:
         reader: reader of the inputs.
-        clock: name of the clock topic.
-        events: names of the other topics to which the job writes.
+        topics: name of the clock topic, and names of the other topics to which the job writes.
         signer: returns the signer of the job's records.
+        start: first offsets.
+        end: offsets after the last record.
     """
-
-    def look(start: Offsets, end: Offsets) -> Followed:
-        spans = {
-            Partition(topic, number): Span(start.get(topic, {}).get(number, 0), offset)
-            for topic in (clock, *events)
-            for number, offset in end[topic].items()
-        }
-        by, own, steps = signer(), False, False
-        for block in reader.read(spans):
-            for message in block:
-                if message.topic() == clock:
-                    own = own or _TICK not in (message.value() or b"")
-                    steps = steps or _STEP in (message.value() or b"")
-                elif not own:
-                    source = Source(*partition_of_record(message), message.offset() or 0, 0, 0)
-                    own = by is None or by.origin(message.value(), source) is Origin.OWN
-        return Followed(own, steps)
-
-    return look
+    clock, events = topics
+    spans = {
+        Partition(topic, number): Span(start.get(topic, {}).get(number, 0), offset)
+        for topic in (clock, *events)
+        for number, offset in end[topic].items()
+    }
+    by, own, steps = signer(), False, False
+    for block in reader.read(spans):
+        for message in block:
+            if message.topic() == clock:
+                own = own or _TICK not in (message.value() or b"")
+                steps = steps or _STEP in (message.value() or b"")
+            elif not own:
+                source = Source(*partition_of_record(message), message.offset() or 0, 0, 0)
+                own = by is None or by.origin(message.value(), source) is Origin.OWN
+    return Followed(own, steps)

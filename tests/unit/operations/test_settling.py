@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from streaming.kafka.facts import Offsets
-from streaming.operations.rebuild import ROUNDS, Followed, Settling, looking
+from streaming.operations.rebuild import ROUNDS, Followed, followed, settling
 from streaming.spark.query import InputProgress
 from streaming.worker.signature import Signer
 from tests.support.builders import request_value
@@ -25,7 +25,7 @@ class Query:
         self.progress: list[tuple[str, int, int | None]] = []
         self._followed = iter(followed)
         reading = InputProgress(lambda: {"t": {0: self.end}}, lambda: {"t": {0: self.at}}, lambda: self.told)
-        self.may_end = Settling(reading, self._look, lambda *each: self.progress.append(each))
+        self.may_end = settling(reading, self._look, lambda *each: self.progress.append(each))
 
     def _look(self, start: Offsets, end: Offsets, /) -> Followed:
         self.looks.append((start["t"][0], end["t"][0]))
@@ -133,5 +133,5 @@ def test_records_of_the_job_are_told_from_those_of_others(topic: str, value: byt
             yield [_Message(topic, value)]
 
     reader: Any = Reader()
-    look = looking(reader, "clock", {"requests"}, lambda: SIGNER)
-    assert look({"clock": {0: 2}}, {"clock": {0: 9}, "requests": {0: 3}, "topics": {0: 4}}) == wanted
+    end = {"clock": {0: 9}, "requests": {0: 3}, "topics": {0: 4}}
+    assert followed(reader, ("clock", {"requests"}), lambda: SIGNER, {"clock": {0: 2}}, end) == wanted
