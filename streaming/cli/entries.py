@@ -274,16 +274,16 @@ def remove(*, entry: str, checkpoint: str | None, driver_has_ended: bool, as_jso
 
 def _held(checkpoint: str | None, *, driver_has_ended: bool, **connection: str) -> "HeldCheckpoint":
     from streaming.kafka.options import for_librdkafka
-    from streaming.operations.checkpoint import JobCheckpoint
+    from streaming.operations.checkpoint import JobCheckpoint, check_ended
     from streaming.operations.quarantine import HeldCheckpoint
 
     settings = root.settings(checkpoint=checkpoint, **connection)
     job = JobCheckpoint(settings.checkpoint)
     _ = job.partitions  # raises if there is no checkpoint
-    held = HeldCheckpoint(job, settings.bootstrap_servers, for_librdkafka(settings))
+    kafka = settings.bootstrap_servers, for_librdkafka(settings)
     if not driver_has_ended:
-        held.check_ended()
-    return held
+        check_ended(job, *kafka)
+    return HeldCheckpoint(job, *kafka)
 
 
 def _place(text: str) -> "EntryPlace":

@@ -107,7 +107,6 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
-        """Return the error of a request without access, or None."""
         refusal = self._unknown(request)
         if refusal is not None:
             return refusal

@@ -239,8 +239,6 @@ class _Page:
 def _in_turn(
     answer: Callable[[Request], JsonAnswer], threads: anyio.CapacityLimiter
 ) -> Callable[[Request], Awaitable[JsonAnswer]]:
-    """Create an endpoint that runs in one of a limited number of threads."""
-
     async def endpoint(request: Request) -> JsonAnswer:
         return await anyio.to_thread.run_sync(answer, request, limiter=threads)
 
@@ -270,7 +268,6 @@ _FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
 
 def _login_page(*, is_wrong: bool = False) -> Response:
-    """Return the login form, with an error after a wrong token."""
     alert = '<p class="bad" role="alert" id="wrong">The token is wrong.</p>\n' if is_wrong else ""
     state = ' aria-describedby="wrong" aria-invalid="true"' if is_wrong else ""
     form = Template((STATIC / "login.html").read_text(encoding="utf-8"))

@@ -278,7 +278,6 @@ class _Attempt:
 
 
 def _topics(relation: LiveRelation, parent: str, beginning: str) -> Iterator[str]:
-    """Yield the first topics of a parent with a prefix."""
     after = ""
     for _ in range(SCANNED // _PAGE):
         with relation.names(parent) as names:

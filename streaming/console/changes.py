@@ -121,5 +121,4 @@ class Changes:
 
 
 def _characters(seen: SeenChange) -> int:
-    """Return the number of characters of the names in a change."""
     return len(seen.parent) + len(seen.group) + len(seen.client) + len(seen.topic) + sum(map(len, seen.patterns))

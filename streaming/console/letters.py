@@ -70,7 +70,6 @@ class LetterTail:
         }
 
     def _run(self) -> None:
-        """Body of the thread."""
         with TopicReader(self._servers, self._options) as reader:
             while not self._stop.is_set():
                 try:
@@ -83,7 +82,6 @@ class LetterTail:
                 self._stop.wait(_LOOK_SECONDS)
 
     def _look(self, reader: TopicReader) -> None:
-        """Read new dead letters."""
         spans = {}
         for partition, (start, end) in reader.spans([self._topic]).items():
             at = self._next.get(partition, end + 1)

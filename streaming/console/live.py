@@ -256,7 +256,6 @@ class LiveRelation:
         return False
 
     def _note(self, change: Change) -> None:
-        """Update the names after a change of a row."""
         self._began.wait()
         row, rows = change.row, self.rows
         parent, group, client, part = row.subscriber

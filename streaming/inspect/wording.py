@@ -70,12 +70,9 @@ def facts(found: Explanation) -> Iterator[tuple[str, str]]:
         yield "selector", f"{known.selector[0]} {known.selector[1]!r}"
     if found.binding:
         yield "binding", f"{found.binding.parent!r}, by {found.binding.place}"
-    asker = pair.client_facts
-    if asker is not None:
-        version = "" if asker.version is None else f", version {asker.version}"
-        last = f", last request {asker.place}" if asker.place else ""
-        size = "every topic" if asker.everything else counted(asker.entries, "entry", "entries")
-        yield "client", f"{'in session' if asker.live else 'in no session'}, {size}{version}{last}"
+    if pair.client_facts is not None:
+        place = pair.client_facts.place
+        yield "client", ", ".join([*_client(pair.client_facts), *([f"last request {place}"] if place else [])])
     if found.lease is not None:
         left = "" if found.lease_left_ms is None else f", expires in {found.lease_left_ms / 1_000:.0f} s"
         yield "lease", f"last request at {time(found.lease.last_request)} ({found.lease.place}){left}"
@@ -131,10 +128,14 @@ def client(found: ClientFacts | LeaseFacts) -> str:
     if isinstance(found, LeaseFacts):
         parents = ", ".join(found.parents) or "in no session"
         return f"{found.group}/{found.client}  {parents}  last request at {time(found.last_request)} ({found.place})"
-    size = "every topic" if found.everything else counted(found.entries, "entry", "entries")
-    version = "" if found.version is None else f"  version {found.version}"
-    place = f"  {found.place}" if found.place else ""
-    return f"{found.group}/{found.client}  {'in session' if found.live else 'in no session'}  {size}{version}{place}"
+    return "  ".join([f"{found.group}/{found.client}", *_client(found), *([str(found.place)] if found.place else [])])
+
+
+def _client(found: ClientFacts) -> Iterator[str]:
+    yield "in session" if found.live else "in no session"
+    yield "every topic" if found.everything else counted(found.entries, "entry", "entries")
+    if found.version is not None:
+        yield f"version {found.version}"
 
 
 def group(found: GroupFacts | BindingFacts) -> str:
@@ -181,18 +182,13 @@ def list_end(shown: int, total: int, *, more: bool) -> str:
 
 def chosen(items: Sequence[T], name: str, selection: Filter) -> Iterator[Page[T]]:
     """Yield the items whose name passes a filter, as one page."""
+    found = items
     if selection.pattern is not None:
-        dialect = get_dialect(selection.dialect)
-        pattern = dialect.parse(selection.pattern)
-        names = [getattr(item, name) for item in items]
-        found = [
-            item
-            for item, text in zip(items, names, strict=True)
-            if text == selection.pattern or dialect.matches(pattern, text)
-        ]
-        yield Page(found, None, len(items))
-    else:
-        yield Page(items, None, len(items))
+        text, dialect = selection.pattern, get_dialect(selection.dialect)
+        pattern = dialect.parse(text)
+        named = ((getattr(item, name), item) for item in items)
+        found = [item for name, item in named if name == text or dialect.matches(pattern, name)]
+    yield Page(found, None, len(items))
 
 
 def update(found: Mapping[str, Any]) -> str:

@@ -225,8 +225,6 @@ def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
 
 
 class _Copy:
-    """An unfinished copy."""
-
     def __init__(self, checkpoint: Path, target: Path, partitions: int, progress: Progress) -> None:
         self._checkpoint = checkpoint
         self._target = target

@@ -12,7 +12,7 @@ from streaming.kafka.clients import reason
 from streaming.kafka.facts import EntryPlace
 from streaming.kafka.permissions import partition_names
 from streaming.kafka.reader import Partition, TopicReader, committed_offsets
-from streaming.operations.checkpoint import JobCheckpoint, check_ended
+from streaming.operations.checkpoint import JobCheckpoint
 from streaming.records.routing import Placed, placed
 from streaming.storage.archive import opened
 from streaming.worker.quarantine import NOTE, Decision, Quarantine, now_ms, partition_of
@@ -26,14 +26,6 @@ class HeldCheckpoint:
     checkpoint: JobCheckpoint
     bootstrap_servers: str
     options: Mapping[str, str]
-
-    def check_ended(self) -> None:
-        """Check for 10 s that no driver is running.
-
-        Raises:
-            BackupRefused: a driver is running, or Kafka does not answer.
-        """
-        check_ended(self.checkpoint, self.bootstrap_servers, self.options)
 
     def add(self, place: EntryPlace, why: str) -> Decision:
         """Quarantine an entry, and return the decision.
@@ -57,17 +49,8 @@ class HeldCheckpoint:
             raise QuarantineRefused(
                 f"{place} was written completely in micro-batch {micro_batch}; it cannot be quarantined"
             )
-        decision = Decision(
-            *place,
-            message.timestamp()[1],
-            micro_batch,
-            free[0].parent,
-            free[0].shard,
-            why,
-            exempt,
-            now_ms(),
-            by_hand=True,
-        )
+        time, key = message.timestamp()[1], (free[0].parent, free[0].shard)
+        decision = Decision(*place, time, micro_batch, *key, why, exempt, now_ms(), by_hand=True)
         self._write(noted.with_(decision))
         return decision
 
@@ -109,16 +92,15 @@ class HeldCheckpoint:
 
     def _progress(self) -> tuple[int, dict[int, int]]:
         """Return the next micro-batch, and the number of micro-batches that each state partition has written."""
-        batches = self.checkpoint.micro_batches() if self.checkpoint.has_state() else None
-        if batches is None:
+        if not self.checkpoint.has_state():
             return 0, self._written()
+        batches = self.checkpoint.micro_batches()
         return batches.committed + 1, {} if batches.begun is None else self._written()
 
     def _written(self) -> dict[int, int]:
         found: dict[int, int] = {}
-        if self.checkpoint.id is None:
-            return found
-        for number, group in enumerate(partition_names(self.checkpoint.id, self.checkpoint.partitions)):
+        names = partition_names(self.checkpoint.id, self.checkpoint.partitions) if self.checkpoint.id else []
+        for number, group in enumerate(names):
             try:
                 with committed_offsets(self.bootstrap_servers, self.options, group) as offset_in:
                     found[number] = max(0, offset_in(self.checkpoint.topics[-1]))

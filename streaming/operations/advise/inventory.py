@@ -2,11 +2,12 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import BinaryIO, NamedTuple
 
 import orjson
+from confluent_kafka import Message
 
 from streaming.config import Settings
 from streaming.coordinator import COORDINATOR, CoordinatorState, follow
@@ -51,7 +52,7 @@ class InputBlock(NamedTuple):
     """
 
     stream: Stream
-    records: list[InputRecord]
+    records: Sequence[InputRecord]
     total: int | None = None
 
 
@@ -122,8 +123,7 @@ class Inventory:
         found = {}
         for parent in {**self._topics, **self._subscriptions}:
             topics = self._topics.get(parent, {})
-            if any(each.deadline is not None and each.deadline <= now for each in topics.values()):
-                topics = {name: each for name, each in topics.items() if each.deadline is None or each.deadline > now}
+            topics = {name: each for name, each in topics.items() if each.deadline is None or each.deadline > now}
             subscriptions = self._subscriptions.get(parent, ShardState(inner_multi=self._inner_multi))
             if topics or subscriptions.clients:
                 found[parent] = Holding(topics, subscriptions)
@@ -181,9 +181,7 @@ def from_kafka(settings: Settings, options: Mapping[str, str]) -> Iterator[Input
             spans = reader.spans([topic])
             total = sum(span.end - span.start for span in spans.values())
             for messages in reader.read(spans):
-                places = (Place(each.partition() or 0, each.offset() or 0, each.timestamp()[1]) for each in messages)
-                records = [(place, each.value()) for place, each in zip(places, messages, strict=True)]
-                yield InputBlock(stream, records, total)
+                yield InputBlock(stream, [*map(_record, messages)], total)
 
 
 def from_files(topics: BinaryIO, patterns: BinaryIO | None) -> Iterator[InputBlock]:
@@ -212,11 +210,14 @@ def from_plain_files(parent: str, topics: BinaryIO, patterns: BinaryIO | None) -
         request = {"action": Action.COMPLETE_ADD, **names, "liteTopicSet": texts}
         for stream, value in ((Stream.GROUPS, group), (Stream.SUBSCRIPTIONS, request)):
             yield InputBlock(stream, [(Place(0, 0, 0), orjson.dumps(value))])
+    event = {"event": "CREATED", "parentTopic": parent}
     for records in _lines(topics):
-        events = ({"event": "CREATED", "parentTopic": parent, "liteTopic": _text_of(record)} for record in records)
-        yield InputBlock(
-            Stream.TOPICS, [(place, orjson.dumps(event)) for (place, _), event in zip(records, events, strict=True)]
-        )
+        events = [(each[0], orjson.dumps({**event, "liteTopic": _text_of(each)})) for each in records]
+        yield InputBlock(Stream.TOPICS, events)
+
+
+def _record(message: Message) -> InputRecord:
+    return Place(message.partition() or 0, message.offset() or 0, message.timestamp()[1]), message.value()
 
 
 def _lines(file: BinaryIO) -> Iterator[list[InputRecord]]:

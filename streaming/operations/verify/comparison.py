@@ -126,7 +126,6 @@ class JobView:
             yield ShardPair(key, read_state(worker, key, None), self._after(key, read_state(worker, key, None), rows))
 
     def _begun(self, batches: MicroBatches) -> dict[Key, list[InputRow]]:
-        """Return the input rows of the started micro-batch, by shard."""
         if batches.begun is None:
             return {}
         start, end = self.checkpoint.offsets(batches.committed), self.checkpoint.offsets(batches.begun)

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from streaming.cli import main
 from streaming.kafka.facts import EntryPlace
-from streaming.operations import quarantine
+from streaming.operations import checkpoint as operations
 from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.quarantine import HeldCheckpoint
 from streaming.worker.quarantine import NOTE, partition_of
@@ -52,7 +52,7 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "reexpand.json").write_text(json.dumps(IDENTITY))
     monkeypatch.setattr(HeldCheckpoint, "_record", lambda *_: FakeMessage())
     monkeypatch.setattr(HeldCheckpoint, "_written", lambda _: {})
-    monkeypatch.setattr(quarantine, "check_ended", lambda *_: None)
+    monkeypatch.setattr(operations, "check_ended", lambda *_: None)
     return folder
 
 
@@ -141,7 +141,7 @@ def test_a_decision_is_not_made_twice(checkpoint: Path) -> None:
 
 def test_a_living_driver_is_in_the_way(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(quarantine, "check_ended", lambda checkpoint, *_: asked.append(checkpoint.id))
+    monkeypatch.setattr(operations, "check_ended", lambda checkpoint, *_: asked.append(checkpoint.id))
     assert said(checkpoint, "add", ENTRY, "--driver-has-ended").exit_code == 0
     assert asked == []
     assert said(checkpoint, "remove", ENTRY).exit_code == 0
