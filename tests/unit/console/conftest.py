@@ -1,6 +1,7 @@
 """A console on a simulated broker."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -26,22 +27,25 @@ def broker() -> Simulated:
     return Simulated()
 
 
-@pytest.fixture
-def live(broker: Simulated) -> Iterator[LiveRelation]:
-    """The relation of `ROWS`."""
+@contextmanager
+def relation_of_rows(broker: Simulated) -> Iterator[LiveRelation]:
     broker.write(*ROWS, partition=0)
     with LiveRelation(broker.address, TOPIC) as relation:
         relation.wait_ready(60)
         yield relation
 
 
+@pytest.fixture
+def live(broker: Simulated) -> Iterator[LiveRelation]:
+    """The relation of `ROWS`."""
+    with relation_of_rows(broker) as relation:
+        yield relation
+
+
 @pytest.fixture(scope="session")
 def still() -> Iterator[LiveRelation]:
     """The same, for tests that change nothing."""
-    broker = Simulated()
-    broker.write(*ROWS, partition=0)
-    with LiveRelation(broker.address, TOPIC) as relation:
-        relation.wait_ready(60)
+    with relation_of_rows(Simulated()) as relation:
         yield relation
 
 

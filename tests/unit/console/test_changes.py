@@ -16,27 +16,24 @@ def change(topic: str = "t", op: Op = Op.ADD, client: str = "c", **source: Any) 
     return Change(op, row, None, source)
 
 
-def test_a_reader_gets_what_is_behind_its_number() -> None:
+def changes_of(*topics: str, op: Op = Op.ADD) -> Changes:
     changes = Changes()
-    for number in range(5):
-        changes.add(change(f"t{number}"), 1, live=True)
-    found, missed = changes.since(2, 10)
-    assert [seen.topic for seen in found] == ["t2", "t3", "t4"]
-    assert missed == 0
-    assert changes.since(5, 10) == ([], 0)
+    for topic in topics:
+        changes.add(change(topic, op), 1, live=True)
+    return changes
 
 
-def test_a_slow_reader_is_told_how_many_it_has_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("seen", "size", "numbers", "missed"),
+    [(7, 10, [8, 9, 10], 0), (10, 10, [], 0), (1, 100, [7, 8, 9, 10], 5), (1, 2, [9, 10], 7)],
+)
+def test_a_reader_gets_what_is_behind_its_number_and_how_many_it_has_missed(
+    seen: int, size: int, numbers: list[int], missed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "KEPT", 4)
-    changes = Changes()
-    for number in range(10):
-        changes.add(change(f"t{number}"), 1, live=True)
-    found, missed = changes.since(1, 100)
-    assert [seen.number for seen in found] == [7, 8, 9, 10]
-    assert missed == 5
-    found, missed = changes.since(1, 2)
-    assert [seen.number for seen in found] == [9, 10]
-    assert missed == 7
+    found, left_out = changes_of(*map("t{}".format, range(1, 11))).since(seen, size)
+    assert ([each.number for each in found], left_out) == (numbers, missed)
+    assert [each.topic for each in found] == [f"t{number}" for number in numbers]
 
 
 def test_one_answer_holds_a_bounded_number_of_characters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,9 +54,7 @@ def test_one_answer_holds_a_bounded_number_of_characters(monkeypatch: pytest.Mon
 def test_the_last_removal_of_a_pair_outlives_other_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT", 2)
     monkeypatch.setattr(module, "REMOVALS", 2)
-    changes = Changes()
-    for topic in ("first", "second", "third"):
-        changes.add(change(topic, Op.REMOVE), 1, live=True)
+    changes = changes_of("first", "second", "third", op=Op.REMOVE)
     for _ in range(3):
         changes.add(change("other"), 1, live=True)
     pair = ("p", "g", "c", None)
@@ -75,10 +70,5 @@ def test_only_live_changes_count_for_rates_and_latencies() -> None:
     changes.add(change(timestamp=9_900), 10_000, live=True)
     changes.add(change(op=Op.REMOVE, timestamp=10_400), 10_500, live=True)
     changes.add(change(), 12_000, live=True)
-    assert [tuple(second) for second in changes.seconds()] == [(10, 1, 1, 100), (12, 1, 0, None)]
-
-
-def test_a_clock_that_runs_ahead_gives_no_negative_latency() -> None:
-    changes = Changes()
-    changes.add(change(timestamp=10_500), 10_000, live=True)
-    assert changes.seconds()[0].worst_ms == 0
+    changes.add(change(timestamp=14_500), 14_000, live=True)  # by a clock that runs ahead
+    assert [tuple(each) for each in changes.seconds()] == [(10, 1, 1, 100), (12, 1, 0, None), (14, 1, 0, 0)]

@@ -37,16 +37,13 @@ def test_it_shows_what_is_received_and_the_micro_batches_of_the_job(broker: Simu
         page.close()
 
 
-def test_it_reads_nothing_before_somebody_opens_it() -> None:
+def test_it_reads_nothing_before_somebody_opens_it_and_others_need_the_token(tmp_path: Path) -> None:
     """Nor does it wait for a broker that is not there."""
-    page = JobConsole(settings("127.0.0.1:1"))
-    assert len(page.routes()) == 1
-    page.close()
-
-
-def test_others_need_the_token(tmp_path: Path) -> None:
-    assert JobConsole(settings("127.0.0.1:1", "off")).routes() == []
-    assert JobConsole(settings("127.0.0.1:1", "0.0.0.0:0")).routes() == []
-    (tmp_path / "token").write_text(SECRET)
-    page = JobConsole(settings("127.0.0.1:1", "0.0.0.0:0", http_token_file=str(tmp_path / "token")))
-    assert len(page.routes()) == 1
+    token = tmp_path / "token"
+    token.write_text(SECRET)
+    cases = [("127.0.0.1:0", {}, 1), ("off", {}, 0), ("0.0.0.0:0", {}, 0),
+             ("0.0.0.0:0", {"http_token_file": str(token)}, 1)]  # fmt: skip
+    for http, more, routes in cases:
+        page = JobConsole(settings("127.0.0.1:1", http, **more))
+        assert len(page.routes()) == routes
+        page.close()

@@ -44,9 +44,10 @@ def test_names_are_in_step_with_the_rows(broker: Simulated) -> None:
 
 
 def test_rows_beyond_the_bound_are_left_out_and_counted(broker: Simulated) -> None:
-    broker.write(*(add(f"t{number}") for number in range(10)), partition=0)
-    with LiveRelation(broker.address, TOPIC, max_rows=4) as live:
+    broker.write(*(add(f"t{number}") for number in range(10)), add("t", parent="other"), partition=0)
+    with LiveRelation(broker.address, TOPIC, max_rows=4, parents=["p"]) as live:
         live.wait_ready(60)
+        assert live.parents_like("", 0, 9).items == [("p", 4)]
         assert live.health()[1:5] == (4, 4, 1, 6)
         with live.names("p") as names:
             assert list(names.topics) == ["t0", "t1", "t2", "t3"]
@@ -63,25 +64,14 @@ def test_a_broker_that_does_not_answer_is_told() -> None:
         assert live.health().error == ""
 
 
-def test_other_parents_can_be_left_out(broker: Simulated) -> None:
-    broker.write(add("t", parent="p"), add("t", parent="q"), partition=0)
-    with LiveRelation(broker.address, TOPIC, parents=["q"]) as live:
-        live.wait_ready(60)
-        assert live.parents_like("", 0, 9).items == [("q", 1)]
-        assert live.health().left_out == 0
-
-
-def test_the_parts_of_a_client_are_found(live: LiveRelation) -> None:
-    assert live.parts(Subscriber("sensors", "hot", "c3")) == [Subscriber("sensors", "hot", "c3", "share:s")]
-    assert live.parts(Subscriber("sensors", "hot", "c")) == []
+def test_subscribers_are_found_by_client_and_by_a_part_of_their_names(live: LiveRelation) -> None:
+    part = Subscriber("sensors", "hot", "c3", "share:s")
+    for client, parts in ((part._replace(part=None), [part]), (part._replace(client_id="c"), [])):
+        assert live.parts(client) == parts
     assert live.parts(Subscriber("nobody", "hot", "c3")) == []
-
-
-def test_subscribers_are_found_by_a_part_of_their_names(live: LiveRelation) -> None:
-    found, total, complete = live.subscribers("orders", 0, 10, "bill")
-    assert [each.client_id for each in found] == ["c1"]
-    assert (total, complete) == (1, True)
-    assert live.subscribers("orders", 1, 10) == ([Subscriber("orders", "billing", "c1")], 2, True)
+    c1 = Subscriber("orders", "billing", "c1")
+    assert live.subscribers("orders", 0, 10, "bill") == ([c1], 1, True)
+    assert live.subscribers("orders", 1, 10) == ([c1], 2, True)
 
 
 def test_a_search_looks_at_a_bounded_number_of_names(live: LiveRelation, monkeypatch: pytest.MonkeyPatch) -> None:

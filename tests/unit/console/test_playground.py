@@ -24,7 +24,7 @@ def trial(
 def test_topics_that_match_and_others_with_each_segment(still: LiveRelation) -> None:
     found = attempt(trial("eu__*__created", "eu__acme__created", "us__acme__created", "eu"), still)
     assert found["valid"]
-    assert (found["matched"], found["total"]) == (1, 3)
+    assert (found["matched"], found["total"], found["cut"]) == (1, 3, "")
     (match,) = found["matching"]
     assert [step["verdict"] for step in match["steps"]] == ["equal", "one segment", "equal"]
     assert [(each["topic"], each["outcome"]) for each in found["others"]] == [
@@ -35,13 +35,8 @@ def test_topics_that_match_and_others_with_each_segment(still: LiveRelation) -> 
 
 def test_an_invalid_pattern_says_where_and_how_to_mend_it(still: LiveRelation) -> None:
     found = attempt(trial("eu/#/x", dialect="mqtt"), still)
-    assert found == {
-        "valid": False,
-        "segment": 2,
-        "position": 3,
-        "reason": "'#' is not the last level",
-        "hint": "move it to the end, or write '+' here",
-    }
+    reason, hint = "'#' is not the last level", "move it to the end, or write '+' here"
+    assert found == {"valid": False, "segment": 2, "position": 3, "reason": reason, "hint": hint}
 
 
 def test_a_share_is_tried_with_its_filter(still: LiveRelation) -> None:
@@ -52,13 +47,11 @@ def test_a_share_is_tried_with_its_filter(still: LiveRelation) -> None:
     assert (malformed["valid"], malformed["position"]) == (False, 7)
 
 
-@pytest.mark.parametrize(
-    ("dialect", "policy"), [("lite", None), ("mqtt", None), ("nats", None), ("wamp", None), ("wamp", "prefix")]
-)
-def test_every_dialect_is_tried(dialect: str, policy: str | None, still: LiveRelation) -> None:
-    topic = f"a{matcher.get_dialect(dialect).separator}b"
-    found = attempt(trial(topic, topic, "c", dialect=dialect, policy=policy), still)
-    assert [each["topic"] for each in found["matching"]] == [topic]
+def test_every_dialect_is_tried(still: LiveRelation) -> None:
+    for dialect, policy in [*((name, None) for name in matcher.DIALECTS), ("wamp", "prefix")]:
+        topic = f"a{matcher.get_dialect(dialect).separator}b"
+        found = attempt(trial(topic, topic, "c", dialect=dialect, policy=policy), still)
+        assert [each["topic"] for each in found["matching"]] == [topic], dialect
 
 
 def test_topics_of_a_parent_are_tried(still: LiveRelation) -> None:
@@ -120,10 +113,6 @@ def test_the_work_and_the_size_of_an_answer_are_bounded(
     assert len(orjson.dumps(found)) < 1_000_000
     if found["checked"] < found["total"]:
         assert "fewer" in found["cut"]
-
-
-def test_an_answer_that_is_whole_says_nothing_of_a_cut(still: LiveRelation) -> None:
-    assert attempt(trial("eu__*", "eu__a", "us"), still)["cut"] == ""
 
 
 def test_a_deep_topic_has_its_verdict_without_segments(still: LiveRelation) -> None:
