@@ -124,22 +124,16 @@ def goes_on(checkpoint: Path, last: int) -> Change:
     return change
 
 
-def test_files_that_go_while_they_are_copied_lead_to_a_later_micro_batch(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupted(monkeypatch, "query/state/0/0/4.zip", goes_on(checkpoint, 9))
-    backup = make(checkpoint)
-    assert Manifest.read(backup).micro_batch == 9
-    assert "checkpoint/query/commits/7" not in names(backup)
-
-
 @pytest.mark.rule("backup")
-def test_parts_of_a_job_that_has_gone_on_too_far_are_not_trusted(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("at", "last"), [("query/state/0/0/4.zip", 9), ("parts/", LAST + 101)])
+def test_a_job_that_goes_on_too_far_meanwhile_leads_to_a_later_micro_batch(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, at: str, last: int
 ) -> None:
-    """100 micro-batches later the job may have removed a part that the copied states need."""
-    interrupted(monkeypatch, "parts/", goes_on(checkpoint, LAST + 101))
-    assert Manifest.read(make(checkpoint)).micro_batch == LAST + 101
+    """Since files are gone, or 100 micro-batches later the job may have removed a part that the copied states need."""
+    interrupted(monkeypatch, at, goes_on(checkpoint, last))
+    backup = make(checkpoint)
+    assert Manifest.read(backup).micro_batch == last
+    assert "checkpoint/query/commits/7" not in names(backup)
 
 
 def test_parts_that_the_job_removes_within_that_time_are_not_needed(
@@ -165,26 +159,19 @@ def test_a_copy_that_cannot_be_completed_leaves_nothing(checkpoint: Path, monkey
 def test_a_damaged_part_is_named(checkpoint: Path, place: int) -> None:
     (file,) = (checkpoint / "parts/abc-0").glob(part()[0])
     content = bytearray(part()[1])
-    if place == 100:
-        del content[place]
-    else:
-        content[place] ^= 1
+    content[place : place + 1 or None] = b"" if place == 100 else bytes([content[place] ^ 1])
     file.write_bytes(content)
     with pytest.raises(BackupDamaged, match=f"{file.name} is damaged"):
         make(checkpoint)
 
 
-def test_a_shared_file_of_another_length_is_damaged(checkpoint: Path) -> None:
+def test_what_cannot_be_copied_is_refused(checkpoint: Path, tmp_path: Path) -> None:
     write(checkpoint / "query/state/0/1/SSTs/1-a.sst", b"1234")
     with pytest.raises(BackupDamaged, match=r"1-a\.sst is damaged"):
         make(checkpoint)
-
-
-def test_what_cannot_be_copied_is_refused(checkpoint: Path, tmp_path: Path) -> None:
-    with pytest.raises(BackupRefused, match="is not a checkpoint"):
-        copying.backup(tmp_path, tmp_path / "b", silent)
-    with pytest.raises(BackupRefused, match="exists"):
-        copying.backup(checkpoint, tmp_path, silent)
+    for place, target, said in ((tmp_path, tmp_path / "b", "is not a checkpoint"), (checkpoint, tmp_path, "exists")):
+        with pytest.raises(BackupRefused, match=said):
+            copying.backup(place, target, silent)
     with pytest.raises(BackupRefused, match="URI"):
         copying.local("s3://bucket/checkpoint")
     shutil.rmtree(checkpoint / "query/commits")

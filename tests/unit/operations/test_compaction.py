@@ -1,9 +1,10 @@
 """Which input records a backup allows to remove, without Kafka."""
 
 import json
-from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Self
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -27,24 +28,6 @@ SPANS = {
 }
 
 
-class Reader:
-    """Stands for Kafka's topics."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def spans(self, names: Sequence[str]) -> dict[Partition, Span]:
-        """Return where the partitions begin and end."""
-        assert tuple(names) == INPUTS
-        return SPANS
-
-
 def identity(checkpoint_id: str = "c") -> dict[str, Any]:
     noted = {role: {"name": name, "id": f"id of {name}"} for role, name in zip(ROLES, INPUTS, strict=True)}
     names = dict(zip(ROLES, INPUTS, strict=True))
@@ -64,7 +47,8 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "checkpoint", identity())
     write(tmp_path / "backup" / FOLDER, identity())
     seal(tmp_path / "backup")
-    monkeypatch.setattr(compaction, "TopicReader", Reader)
+    reader = SimpleNamespace(spans=lambda names: {where: SPANS[where] for where in SPANS if where.topic in names})
+    monkeypatch.setattr(compaction, "TopicReader", lambda *_: nullcontext(reader))
     monkeypatch.setattr(topics, "ids", lambda _, names, **__: {name: f"id of {name}" for name in names})
     return tmp_path / "checkpoint"
 
@@ -81,41 +65,33 @@ def planned(checkpoint: Path) -> list[InputRemoval]:
 
 
 @pytest.mark.rule("compaction")
-def test_only_what_a_backup_of_the_same_checkpoint_has_is_removed(checkpoint: Path) -> None:
+def test_only_what_a_backup_of_the_same_checkpoint_has_is_removed(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Up to the end of a partition at most, and nothing of one that the backup does not know."""
     found = {(each.partition.topic, each.partition.number): each.records for each in planned(checkpoint)}
     assert found == {
         ("groups", 0): 3, ("subscriptions", 0): 6, ("subscriptions", 1): 0, ("subscriptions", 2): 0,
         ("topics", 0): 0, ("clock", 0): 6,
     }  # fmt: skip
-
-
-def test_nothing_is_asked_of_kafka_where_nothing_is_to_be_removed(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     removed: list[dict[Partition, int]] = []
     monkeypatch.setattr(topics, "remove_records", lambda _, ends, **__: removed.append(ends))
-    found = planned(checkpoint)
-    compaction.remove("b:1", {}, [each for each in found if not each.records])
+    compaction.remove("b:1", {}, [each for each in planned(checkpoint) if not each.records])
     assert removed == []
-    compaction.remove("b:1", {}, found)
+    compaction.remove("b:1", {}, planned(checkpoint))
     assert removed == [{Partition("clock", 0): 6, Partition("groups", 0): 3, Partition("subscriptions", 0): 10}]
 
 
-def test_a_backup_of_another_checkpoint_is_refused(checkpoint: Path) -> None:
-    (checkpoint / "reexpand.json").write_text(json.dumps(identity("restored")))
-    with pytest.raises(BackupRefused, match=r"is not a backup of \S+checkpoint, but of /c"):
-        planned(checkpoint)
-
-
-def test_another_topic_of_the_same_name_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_of_another_checkpoint_or_topic_and_a_damaged_one_are_refused(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids = {name: f"id of {name}" for name in INPUTS} | {"topics": "another"}
     monkeypatch.setattr(topics, "ids", lambda *_, **__: ids)
     with pytest.raises(BackupRefused, match="lacks topics: the topic was created again"):
         planned(checkpoint)
-
-
-def test_a_damaged_backup_is_refused(checkpoint: Path) -> None:
+    (checkpoint / "reexpand.json").write_text(json.dumps(identity("restored")))
+    with pytest.raises(BackupRefused, match=r"is not a backup of \S+checkpoint, but of /c"):
+        planned(checkpoint)
     (checkpoint.with_name("backup") / FOLDER / "query/offsets/7").write_text("v1\n{}\n{}")
     with pytest.raises(BackupDamaged, match="its digest differs"):
         planned(checkpoint)
