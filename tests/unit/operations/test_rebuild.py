@@ -1,7 +1,9 @@
 """`reexpand rebuild`: its options, its note, what its job writes, and when it has read everything."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,14 +79,11 @@ def noted(note: RebuildNote | None) -> Any:
     return as_any
 
 
-def test_it_is_read_as_it_was_written() -> None:
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"stage": "other"}', b'{"stage": "reading", "more": 1}'])
+def test_a_note_is_read_as_it_was_written_or_refused(content: bytes) -> None:
     note = RebuildNote(Stage.COMPLETE, "updates", "{}", 1, 2, 3, 4.5, "/next")
     assert RebuildNote.read(noted(note), "/new") == note
     assert RebuildNote.read(noted(None), "/new") is None
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"stage": "other"}', b'{"stage": "reading", "more": 1}'])
-def test_one_that_cannot_be_read_is_refused(content: bytes) -> None:
     files: Any = Files()
     files.write(REBUILD, content)
     with pytest.raises(CheckpointMismatch, match="`reexpand rebuild`"):
@@ -108,10 +107,7 @@ def test_a_job_starts_only_on_what_is_complete(
 ) -> None:
     monkeypatch.setattr(notes, "CheckpointFiles", lambda *_: noted(note))
     no_spark: Any = None
-    if said is None:
-        notes.check_usable(no_spark, settings)
-        return
-    with pytest.raises(CheckpointUnfinished, match=said):
+    with nullcontext() if said is None else pytest.raises(CheckpointUnfinished, match=said):
         notes.check_usable(no_spark, settings)
 
 
@@ -161,32 +157,16 @@ def test_updates_dead_letters_and_counts_are_dropped(silent: bool) -> None:  # n
     assert found == (INPUTS if silent else {*INPUTS, SETTINGS.updates, SETTINGS.dead_letters, None})
 
 
-class _Admin:
-    """Kafka that has all topics, with ten records in each."""
-
-    def names(self) -> set[str]:
-        """All topics."""
-        return set(facts.names(SETTINGS).values())
-
-    def ids(self, names: list[str]) -> dict[str, str]:
-        """An id for each."""
-        return dict.fromkeys(names, "id")
-
-    def configurations(self, *_: object) -> dict[str, dict[str, str]]:
-        """None of interest."""
-        return {}
-
-    def spans(self, names: list[str]) -> tuple[Any, Any]:
-        """Offsets of the first record, and behind the last one."""
-        return {name: {0: 0} for name in names}, {name: {0: 10} for name in names}
-
-    def last_sources(self, _: str) -> set[facts.EntryPlace]:
-        """An update because of the last record."""
-        return {facts.EntryPlace(SETTINGS.topic_events, 0, 9)}
-
-    def markers(self, _: list[str]) -> dict[str, int]:
-        """No micro-batch is marked as written."""
-        return {}
+TOPICS = facts.names(SETTINGS).values()
+ADMIN: Any = SimpleNamespace(
+    names=lambda: set(TOPICS),
+    ids=lambda names: dict.fromkeys(names, "id"),
+    configurations=lambda *_: {},
+    spans=lambda names: tuple({name: {0: offset} for name in names} for offset in (0, 10)),
+    last_sources=lambda _: {facts.EntryPlace(SETTINGS.topic_events, 0, 9)},  # the last record
+    markers=lambda _: {},
+)
+"""Kafka that has all topics, with ten records in each."""
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -196,11 +176,10 @@ def test_it_takes_the_updates_topic_as_it_is(begun: bool, monkeypatch: pytest.Mo
     progress = QueryProgress(begun, offsets, offsets)
     monkeypatch.setattr(checkpoint, "progress", lambda *_: progress)
     nothing: Any = None
-    admin: Any = _Admin()
-    provided = provision.provide(nothing, SETTINGS, admin, Agreement("id", 1), progress, rebuilding=True)
+    provided = provision.provide(nothing, SETTINGS, ADMIN, Agreement("id", 1), progress, rebuilding=True)
     assert provided["updates"] == NotedTopic(SETTINGS.updates, "id")
     with pytest.raises(UpdatesUnknown, match="`reexpand rebuild`"):
-        provision.provide(nothing, SETTINGS, admin, Agreement("id", 1), progress)
+        provision.provide(nothing, SETTINGS, ADMIN, Agreement("id", 1), progress)
 
 
 NOTHING = Followed(own=False, steps=False)
@@ -237,31 +216,26 @@ class Query:
         return self
 
 
-def test_it_waits_for_what_was_there_at_the_start() -> None:
+def test_it_waits_for_what_was_there_for_a_tick_and_for_what_follows_from_it() -> None:
+    """The tick stands behind what was there, and what follows from it behind the tick."""
     query = Query()
     query.end, query.at, query.told = 20, 9, True
     assert not query.may_end()
-    assert not query.looks
     assert query.progress == [("inputs", 9, 10)]
-
-
-def test_it_waits_for_a_tick_and_for_what_follows_from_it() -> None:
-    """The tick stands behind what was there, and what follows from it behind the tick."""
-    query = Query()
+    query.told = False
     for _ in range(3):
         assert not query.reads_all()
-    query.told = True
-    query.end = 11  # the tick
+    query.told, query.end = True, 21  # the tick
     assert not query.reads_all()
-    query.at = 10
+    query.at = 20
     assert not query.may_end()
-    query.at, query.end = 11, 13  # what follows from the tick
+    query.at, query.end = 21, 23  # what follows from the tick
     assert not query.may_end()
-    query.at, query.end = 12, 15
+    query.at, query.end = 22, 25
     assert not query.may_end()
     assert query.looks == []
     assert query.reads_all()
-    assert query.looks == [(11, 13)]
+    assert query.looks == [(21, 23)]
 
 
 def test_it_goes_on_as_long_as_the_job_writes_to_itself() -> None:
@@ -274,31 +248,12 @@ def test_it_goes_on_as_long_as_the_job_writes_to_itself() -> None:
     assert query.looks == [(10, 10), (10, 10), (10, 12)]
 
 
-def test_beside_producers_to_whom_the_job_answers_some_rounds_are_enough() -> None:
-    query = Query([OWN] * 100).has_told()
-    assert [query.reads_all() for _ in range(ROUNDS)] == [False] * (ROUNDS - 1) + [True]
-
-
-def test_a_wide_change_is_carried_out_first() -> None:
-    query = Query([STEP] * 30 + [OWN]).has_told()
-    assert [query.reads_all() for _ in range(31)] == [False] * 30 + [True]
-
-
-class _Message:
-    def __init__(self, topic: str, value: bytes | None) -> None:
-        self._topic, self._value = topic, value
-
-    def topic(self) -> str:
-        return self._topic
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return 5
+@pytest.mark.parametrize(("wrote", "rounds"), [([OWN] * 100, ROUNDS), ([STEP] * 30 + [OWN], 31)])
+def test_beside_producers_some_rounds_are_enough_but_wide_changes_are_carried_out(
+    wrote: list[Followed], rounds: int
+) -> None:
+    query = Query(wrote).has_told()
+    assert [query.reads_all() for _ in range(rounds)] == [False] * (rounds - 1) + [True]
 
 
 SIGNER = Signer(b"secret")
@@ -320,9 +275,9 @@ REQUEST = str(request_value()).replace("'", '"').encode()
 )
 def test_records_of_the_job_are_told_from_those_of_others(topic: str, value: bytes | None, wanted: Followed) -> None:
     class Reader:
-        def read(self, spans: Mapping[Any, Any]) -> Iterator[list[_Message]]:
+        def read(self, spans: Mapping[Any, Any]) -> Iterator[list[SimpleNamespace]]:
             assert {(where.topic, *span) for where, span in spans.items()} == {("clock", 2, 9), ("requests", 0, 3)}
-            yield [_Message(topic, value)]
+            yield [SimpleNamespace(topic=lambda: topic, value=lambda: value, partition=lambda: 0, offset=lambda: 5)]
 
     reader: Any = Reader()
     end = {"clock": {0: 9}, "requests": {0: 3}, "topics": {0: 4}}
