@@ -1,6 +1,7 @@
 """`reexpand advise` with files, and its errors."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,20 @@ def lines(*values: bytes | str) -> bytes:
 
 
 @pytest.fixture
-def patterns(tmp_path: Path) -> str:
-    """Write a file of two patterns, and a line without one."""
-    file = tmp_path / "patterns"
-    file.write_bytes(lines("eu__tenant7__*", "", "*__tenant7__**"))
-    return str(file)
+def file_of(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that writes lines to the file of patterns."""
+
+    def write(*values: bytes | str) -> str:
+        (tmp_path / "patterns").write_bytes(lines(*values))
+        return str(tmp_path / "patterns")
+
+    return write
+
+
+@pytest.fixture
+def patterns(file_of: Callable[..., str]) -> str:
+    """Two patterns, and a line without one."""
+    return file_of("eu__tenant7__*", "", "*__tenant7__**")
 
 
 def test_plain_lines_of_one_parent(patterns: str) -> None:
@@ -59,17 +69,13 @@ def test_plain_lines_of_one_parent(patterns: str) -> None:
     assert {(each["routeDepth"], each["shards"]) for each in parent["candidates"]} >= {(0, 64), (1, 1)}
 
 
-def test_records_of_several_parents_as_the_inputs_have_them(tmp_path: Path) -> None:
-    file = tmp_path / "patterns"
-    file.write_bytes(lines(request_json(liteTopicSet=["a__*"]), request_json(topic="q", clientId="d")))
+def test_records_of_several_parents_as_the_inputs_have_them(file_of: Callable[..., str]) -> None:
+    file = file_of(request_json(liteTopicSet=["a__*"]), request_json(topic="q", clientId="d"))
     events = lines(topic_json(), topic_json(liteTopic="u"), topic_json(parentTopic="q"), topic_json(event="DELETED"))
-    found = told("--topics", "-", "--patterns", str(file), stdin=events)
-    assert [(each["parent"], each["topics"], each["patterns"]) for each in found["parents"]] == [
-        ("p", 1, 1),
-        ("q", 1, 1),
-    ]
-    assert found["flags"][:2] == ["--route-depth", "1"]
-    assert found["warnings"] == []
+    found = told("--topics", "-", "--patterns", file, stdin=events)
+    parents = [(each["parent"], each["topics"], each["patterns"]) for each in found["parents"]]
+    assert parents == [("p", 1, 1), ("q", 1, 1)]
+    assert (found["flags"][:2], found["warnings"]) == (["--route-depth", "1"], [])
 
 
 def test_words_and_tables(patterns: str) -> None:
@@ -87,36 +93,30 @@ def test_words_and_tables(patterns: str) -> None:
         assert said in result.stdout
 
 
-def test_only_the_largest_parents_are_shown() -> None:
+def test_only_the_first_of_many_parents_reasons_and_notes_are_shown(
+    file_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command to copy is complete."""
     events = [topic_json(parentTopic=f"p{parent:02}", liteTopic=str(n)) for parent in range(30) for n in range(parent)]
-    result = advise("--topics", "-", stdin=lines(*events))
-    assert result.exit_code == 0, result.output
-    output = result.stdout.splitlines()
+    output = advise("--topics", "-", stdin=lines(*events)).stdout.splitlines()
     assert [line.split()[0] for line in output if line.startswith("p")][1:] == [f"p{n}" for n in range(29, 9, -1)]
     assert "and 9 more" in output
-    assert "    the default; no parent has more than 10,000 topics, so each has one shard" in output, result.output
-
-
-def test_only_the_first_of_many_reasons_and_notes_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command to copy is complete."""
+    assert "    the default; no parent has more than 10,000 topics, so each has one shard" in output
     monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 1)
     events = [topic_json(parentTopic=f"p{parent}", liteTopic=f"{n}") for parent in range(30) for n in range(2)]
-    asks = [request_json(topic=f"p{parent}", clientId=f"c{parent}") for parent in range(30)]
-    file = tmp_path / "patterns"
-    file.write_bytes(lines(*asks))
-    result = advise("--topics", "-", "--patterns", str(file), stdin=lines(*events))
-    output = result.stdout.splitlines()
+    file = file_of(*(request_json(topic=f"p{parent}", clientId=f"c{parent}") for parent in range(30)))
+    output = advise("--topics", "-", "--patterns", file, stdin=lines(*events)).stdout.splitlines()
     assert sum(line.startswith("--shards ") for line in output) == 20
     assert sum(line.startswith("Note: ") for line in output) == 20
     assert {"and 10 more", "and 10 more notes (--json has all)"} <= set(output)
     assert output[-1].count("--shards p") == 30
 
 
-def test_inner_wildcards_are_patterns_where_the_job_takes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inner_wildcards_are_patterns_where_the_job_takes_them(
+    file_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By an option or, as for all settings, by the environment."""
-    file = tmp_path / "patterns"
-    file.write_text("a__**__b\nc\n")
-    arguments = ("--parent", "p", "--topics", "-", "--patterns", str(file))
+    arguments = ("--parent", "p", "--topics", "-", "--patterns", file_of("a__**__b", "c"))
 
     def count(*more: str) -> int:
         return int(told(*arguments, *more, stdin=b"t\n")["parents"][0]["patterns"])
@@ -126,16 +126,11 @@ def test_inner_wildcards_are_patterns_where_the_job_takes_them(tmp_path: Path, m
     assert count() == 2
 
 
-def test_an_empty_file_of_patterns_asks_for_nothing(tmp_path: Path) -> None:
-    """An empty set would ask for everything."""
-    file = tmp_path / "patterns"
-    file.write_text("\n")
-    found = told("--parent", "p", "--topics", "-", "--patterns", str(file), stdin=b"t\r\n\n u\n")
+def test_what_is_empty_asks_for_nothing_and_what_is_not_valid_is_reported(file_of: Callable[..., str]) -> None:
+    """An empty set of patterns would ask for everything."""
+    found = told("--parent", "p", "--topics", "-", "--patterns", file_of(""), stdin=b"t\r\n\n u\n")
     (parent,) = found["parents"]
     assert (parent["topics"], parent["clients"], found["warnings"]) == (2, 0, [])
-
-
-def test_what_is_not_valid_is_left_out_and_reported() -> None:
     found = told("--topics", "-", stdin=lines("eu__created", topic_json(), b"\xff"))
     assert found["parents"][0]["topics"] == 1
     (warning,) = found["warnings"]

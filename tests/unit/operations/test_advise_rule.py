@@ -204,27 +204,20 @@ def test_more_shards_than_help_are_not_advised() -> None:
     assert placements[rule.SHARD_COUNTS.index(take.shards) - 1].fullest > 1.1 * placements[-1].fullest
 
 
-def test_it_warns_of_a_prefix_that_no_shards_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule, "DEPTHS", (1,))
-    names = [f"eu__{number}" for number in range(400)] + numbered(600)
-    (warning,) = advise({"p": holding(names)}, 2).warnings[:1]
-    assert warning.startswith("p: 40% of the topics (400) share 'eu', which decides the shard")
-
-
-def test_it_warns_where_not_even_the_most_shards_are_enough() -> None:
+def test_it_warns_where_shards_do_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prefix that no shards part, more topics than the most shards hold, and patterns that every shard keeps."""
     (warning, *_) = advise({"p": holding(numbered(20_000))}, 2).warnings
     assert "more than 64 shards are not advised" in warning
-
-
-def test_it_warns_of_patterns_that_every_shard_keeps() -> None:
-    requests = [replace("*__created", "tenant1__*", "tenant2__*", client="c")]
-    advice = advise({"p": holding(numbered(150), *requests)}, 2)
+    wide = holding(numbered(150), replace("*__created", "tenant1__*", "tenant2__*", client="c"))
+    advice = advise({"p": wide}, 2)
     assert one(advice).placement.shards == 2
-    assert (
+    assert advice.warnings[0] == (
         "p: 1 of 3 patterns have a wildcard in the segments that decide the shard, so each of the 2 shards keeps them"
-        in (advice.warnings)
     )
     assert not [text for text in advise({"p": holding(numbered(150), replace("a"))}, 2).warnings if "wildcard" in text]
+    monkeypatch.setattr(rule, "DEPTHS", (1,))
+    (warning, *_) = advise({"p": holding([*numbered(400, "eu__{}"), *numbered(600)])}, 2).warnings
+    assert warning.startswith("p: 40% of the topics (400) share 'eu', which decides the shard")
 
 
 @pytest.mark.parametrize(("quota", "said"), [(50, ["of the smallest, 50, each grants 25"]), (-1, [])])

@@ -86,12 +86,9 @@ def test_it_is_what_the_shards_of_a_job_hold(name: str, echoed: bool, seed: int)
             assert sorted(kept) == sorted(Holding({}, shard).entries())
 
 
-def test_topics_come_and_go() -> None:
+def test_topics_come_and_go_by_events_and_by_ttl() -> None:
     events = [topic(liteTopic=name) for name in "abca"] + [topic(event="DELETED", liteTopic=name) for name in "bx"]
     assert list(holding_of(*events).topics) == ["a", "c"]
-
-
-def test_a_topic_ends_with_its_ttl_and_may_come_again() -> None:
     first = topic(ttlMs=1_000)  # until 10,000, a step of deadlines
     assert inventory_of(first).holdings(9_999)["p"].topics.keys() == {"t"}
     assert inventory_of(first).holdings(10_000) == {}
@@ -112,26 +109,21 @@ def test_entries_of_a_literal_group_are_names_and_of_all_others_patterns() -> No
     assert patterns(holding_of(group(attributes={BIND_TOPIC: "p"}), asks)) == ["a*", "b__*"]
     assert patterns(holding_of(group(), asks)) == ["b__*"]
     assert patterns(holding_of(asks)) == ["b__*"]
+    (shared,) = holding_of(group(), request(liteTopicSet=["$share/x/a/+"], dialect="mqtt")).entries()
+    assert (shared[0], shared[1].dialect) == ("a/+", "mqtt")
 
 
-def test_a_shared_subscription_is_its_filter() -> None:
-    (entry,) = holding_of(group(), request(liteTopicSet=["$share/x/a/+"], dialect="mqtt")).entries()
-    assert (entry[0], entry[1].dialect) == ("a/+", "mqtt")
+def clients(*values: tuple[Stream, bytes | None]) -> dict[str, int]:
+    return {name: len(found.subscriptions.clients) for name, found in inventory_of(*values).holdings(0).items()}
 
 
-def test_who_leaves_everywhere_is_gone_everywhere() -> None:
-    inventory = inventory_of(request(), request(topic="q"), request(topic="q", clientId="d"), request(
-        action="COMPLETE_REMOVE", topic=...
-    ))  # fmt: skip
-    assert {parent: len(holding.subscriptions.clients) for parent, holding in inventory.holdings(0).items()} == {"q": 1}
-
-
-def test_a_set_of_entries_is_taken_apart() -> None:
+def test_clients_leave_everywhere_and_a_set_of_entries_is_taken_apart() -> None:
+    leaves = request(action="COMPLETE_REMOVE", topic=...)
+    assert clients(request(), request(topic="q"), request(topic="q", clientId="d"), leaves) == {"q": 1}
     entries = [json.loads(request_json(clientId=name)) for name in "cd"]
-    record = json.dumps({"subscriptionSet": [*entries, {}]}).encode()
-    inventory = inventory_of((Stream.SUBSCRIPTIONS, record))
-    assert len(inventory.holdings(0)["p"].subscriptions.clients) == 2
-    assert inventory.refused == 1
+    record = Stream.SUBSCRIPTIONS, json.dumps({"subscriptionSet": [*entries, {}]}).encode()
+    assert clients(record) == {"p": 2}
+    assert inventory_of(record).refused == 1
 
 
 @pytest.mark.parametrize(

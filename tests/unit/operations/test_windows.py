@@ -63,10 +63,13 @@ def stored(stream: Stream, offset: int, timestamp: int, value: bytes = b"{}") ->
 def test_records_come_in_order_of_time_and_each_partition_in_its_own() -> None:
     topics = [stored(Stream.TOPICS, 0, 5), stored(Stream.TOPICS, 1, 2), stored(Stream.TOPICS, 2, 9)]
     groups = [stored(Stream.GROUPS, 0, 5), stored(Stream.GROUPS, 1, 7)]
-    (batch,) = in_order([topics, groups])
-    assert [(record.stream, record.offset) for record in batch] == [
+    assert order_of(topics, groups) == [[
         (Stream.GROUPS, 0), (Stream.TOPICS, 0), (Stream.TOPICS, 1), (Stream.GROUPS, 1), (Stream.TOPICS, 2)
-    ]  # fmt: skip
+    ]]  # fmt: skip
+
+
+def order_of(*partitions: list[StoredInput]) -> list[list[tuple[Stream, int]]]:
+    return [[(record.stream, record.offset) for record in batch] for batch in in_order(partitions)]
 
 
 def test_what_the_job_wrote_to_itself_stands_in_micro_batches_of_its_own() -> None:
@@ -74,8 +77,7 @@ def test_what_the_job_wrote_to_itself_stands_in_micro_batches_of_its_own() -> No
     clock = [stored(Stream.CLOCK, 0, 3, b'{"tick":3}'), stored(Stream.CLOCK, 1, 4, b'{"wake":3,"parentTopic":"p"}')]
     topics = [stored(Stream.TOPICS, 0, 1), stored(Stream.TOPICS, 1, 8)]
     requests = [stored(Stream.SUBSCRIPTIONS, 0, 4, b'{"asOf":[0,0,0]}')]
-    found = [[(record.stream, record.offset) for record in batch] for batch in in_order([clock, topics, requests])]
-    assert found == [
+    assert order_of(clock, topics, requests) == [
         [(Stream.TOPICS, 0), (Stream.CLOCK, 0)],
         [(Stream.SUBSCRIPTIONS, 0), (Stream.CLOCK, 1)],
         [(Stream.TOPICS, 1)],
@@ -84,9 +86,8 @@ def test_what_the_job_wrote_to_itself_stands_in_micro_batches_of_its_own() -> No
 
 def test_records_of_other_seconds_are_worked_off_one_after_the_other() -> None:
     """So that a quota counts the topics that were there before a request."""
-    topics = [stored(Stream.TOPICS, 0, 100), stored(Stream.TOPICS, 1, 900), stored(Stream.TOPICS, 2, 1_100)]
+    topics = [stored(Stream.TOPICS, number, time) for number, time in enumerate((100, 900, 1_100))]
     requests = [stored(Stream.SUBSCRIPTIONS, 0, 1_200)]
-    found = [[(record.stream, record.offset) for record in batch] for batch in in_order([topics, requests])]
-    assert found == [
+    assert order_of(topics, requests) == [
         [(Stream.TOPICS, 0), (Stream.TOPICS, 1)], [(Stream.TOPICS, 2), (Stream.SUBSCRIPTIONS, 0)]
     ]  # fmt: skip
