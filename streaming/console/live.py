@@ -92,7 +92,7 @@ class Level(NamedTuple):
     more: str
 
 
-class Names(NamedTuple):
+class ParentNames(NamedTuple):
     """Sorted names of the topics and subscribers of a parent. A subscriber is group, client and part."""
 
     topics: SortedList
@@ -222,10 +222,10 @@ class LiveRelation:
         return ReaderState(client.ready, *counts, client.malformed, error, self.changes.last, client.trouble)
 
     @contextmanager
-    def names(self, parent: str) -> Iterator[Names]:
+    def names(self, parent: str) -> Iterator[ParentNames]:
         """Yield the names of a parent, which do not change meanwhile."""
         with self._lock:
-            yield self._names.get(parent) or Names(SortedList(), SortedList())
+            yield self._names.get(parent) or ParentNames(SortedList(), SortedList())
 
     def parents_like(self, contains: str, start: int, size: int) -> Found[tuple[str, int]]:
         """Return a page of the parents whose name contains a string, with their numbers of topics."""
@@ -262,7 +262,7 @@ class LiveRelation:
         by_topic = rows.count_of_topic(parent, row.lite_topic)
         by_subscriber = rows.count_of_subscriber(row.subscriber)
         with self._lock:
-            names = self._names.setdefault(parent, Names(SortedList(), SortedList()))
+            names = self._names.setdefault(parent, ParentNames(SortedList(), SortedList()))
             key = (group, client, part or "")
             if change.op is Op.REMOVE:
                 self._rows -= 1
