@@ -55,7 +55,8 @@ def verify(*, parents: tuple[str, ...], inputs: bool, repair: bool, as_json: boo
       reexpand verify --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --parent orders --repair
     """
     from streaming.kafka.options import for_librdkafka
-    from streaming.operations.verify import report, session
+    from streaming.operations.verify import findings as report
+    from streaming.operations.verify import session
 
     try:
         settings = root.settings(**given)

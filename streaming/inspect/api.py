@@ -114,7 +114,7 @@ class Inspector:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._inquirer.__exit__()
+        self._inquirer.close()
 
     def explain(
         self, client: str, topic: str, *, parent: str | None = None, group: str | None = None

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -40,7 +40,7 @@ class KeyAnswer(NamedTuple):
 
 
 class Inquirer:
-    """Client that sends questions to a job, as a context manager. Not thread-safe.
+    """Client that sends questions to a job. Not thread-safe.
 
     Args:
         settings: addresses, topics and client options; the checkpoint is ignored.
@@ -56,10 +56,8 @@ class Inquirer:
         self._reader = TopicReader(servers, options, {"auto.offset.reset": "latest", "fetch.wait.max.ms": 20})
         self._follows = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the connection to Kafka."""
         self._reader.__exit__()
 
     def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:

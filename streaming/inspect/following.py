@@ -1,6 +1,7 @@
 """Follower of new updates, with filters."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, NamedTuple, Self
 
 import orjson
@@ -49,11 +50,8 @@ class Chosen(NamedTuple):
             if pattern is not None and name != text and not dialect.matches(pattern, name):
                 return False
             place = update.get("source") or {}
-            return source is None or (place.get("topic"), place.get("partition"), place.get("offset")) == (
-                source.stream,
-                source.partition,
-                source.offset,
-            )
+            found = place.get("topic"), place.get("partition"), place.get("offset")
+            return source is None or found == (source.stream, source.partition, source.offset)
 
         return accepts
 
@@ -68,21 +66,18 @@ class UpdatesFollower:
 
     def __init__(self, settings: Settings, *, from_beginning: bool = False) -> None:
         self._topic = settings.updates
-        self._reader = TopicReader(
-            settings.bootstrap_servers, for_librdkafka(settings), {"auto.offset.reset": "earliest"}
-        )
-        try:
+        servers, options = settings.bootstrap_servers, for_librdkafka(settings)
+        with ExitStack() as stack:
+            self._reader = stack.enter_context(TopicReader(servers, options, {"auto.offset.reset": "earliest"}))
             spans = self._reader.spans([self._topic])
-        except BaseException:
-            self._reader.__exit__()
-            raise
+            self._open = stack.pop_all()
         self._starts = {partition: span.start if from_beginning else span.end for partition, span in spans.items()}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._reader.__exit__()
+        self._open.close()
 
     def updates(self, chosen: Chosen, *, to_end: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the chosen updates, without tombstones and invalid records, without end or `to_end` of the topic."""

@@ -16,20 +16,15 @@ class InputRemoval(NamedTuple):
     """Records of one partition of an input.
 
     Attributes:
-        first: offset of its first record.
         end: offset up to which records are removed.
+        records: number of records to remove.
         size: number of records in the partition.
     """
 
     partition: Partition
-    first: int
     end: int
+    records: int
     size: int
-
-    @property
-    def records(self) -> int:
-        """Number of records to remove."""
-        return max(0, self.end - self.first)
 
 
 def plan(
@@ -67,8 +62,9 @@ def plan(
         )
     with TopicReader(bootstrap_servers, options) as reader:
         spans = reader.spans(list(copy.topics))
+    ends = {partition: min(read.get(partition, 0), span.end) for partition, span in spans.items()}
     return [
-        InputRemoval(partition, span.start, min(read.get(partition, 0), span.end), span.end - span.start)
+        InputRemoval(partition, ends[partition], max(0, ends[partition] - span.start), span.end - span.start)
         for partition, span in sorted(spans.items())
     ]
 

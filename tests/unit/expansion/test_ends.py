@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from streaming.operations.resharding import reshard
+from streaming.operations.adoption import reshard
 from streaming.oracle import Oracle
 from streaming.records.model import QUOTA, VERSION_RETENTION_MS, Reason, Stream
 from streaming.records.routing import Routing

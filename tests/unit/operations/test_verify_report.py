@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from streaming.operations.verify import report
+from streaming.operations.verify import findings as report
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
 from tests.support.builders import request_value
 
