@@ -8,26 +8,27 @@ import heapq
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from streaming.adapters.watch import TopicChange, Watch, decode, encode
-from streaming.errors import WatchFailed
-from streaming.kafka.clients import PARTITION_END, cause, concerns_group, create, reason, writing
-from streaming.kafka.permissions import Grant, readable, writable
+from streaming.errors import TopicsUnusable, TopicUnreadable, WatchFailed
+from streaming.kafka.clients import create, reason
+from streaming.kafka.reader import ADVICE, Partition, TopicReader, partition_of_record
 from streaming.kafka.specs import INPUT
+from streaming.kafka.topics import TopicSpec, create_topics
+from streaming.kafka.writer import Writer
 
 log = logging.getLogger("reexpand")
 
 ANSWER_SECONDS = 5.0
-"""Timeout of a metadata request in seconds, which is also the longest delay of a stop."""
+"""Timeout of a metadata request in seconds."""
 
-_HISTORY_SECONDS = 30.0
-"""Longest pause in seconds while the history is read."""
+_WRITE_SECONDS = 0.2
+"""Time in seconds between two checks for a stop while events are written."""
 
 _SLOW_WRITE_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
@@ -63,25 +64,14 @@ class TopicEvents:
         self.parent = parent
         self._stop = stop
         self._reason = ""
-        self._common: dict[str, Any] = {
-            **options,
-            "bootstrap.servers": bootstrap_servers,
-            "log_level": 0,
-            "error_cb": self._remember_error,
-        }
-        self._admin = create(AdminClient, self._common)
-        # Without a timeout, no write has an unknown outcome. Java and kafka-python have the same partitioner, so the
-        # events of a parent stay in one partition for any writer.
-        self._producer = create(
-            Producer,
-            {
-                **self._common,
-                "enable.idempotence": True,
-                "message.timeout.ms": 0,
-                "partitioner": "murmur2_random",
-                "queue.buffering.max.messages": 1_000_000,  # the first start announces every topic
-            },
+        self._options = options
+        self._admin = create(
+            AdminClient,
+            {**options, "bootstrap.servers": bootstrap_servers, "log_level": 0, "error_cb": self._remember_error},
         )
+        # Without a timeout, no write has an unknown outcome. The first start announces every topic.
+        further = {"message.timeout.ms": 0, "queue.buffering.max.messages": 1_000_000}
+        self._writer = Writer(bootstrap_servers, options, WatchFailed, further)
 
     def create_events_topic(self) -> None:
         """Create the topic of the events if it does not exist.
@@ -92,14 +82,11 @@ class TopicEvents:
         """
         if self._events in self._topics():
             return
-        topic = NewTopic(self._events, num_partitions=-1, replication_factor=-1, config=dict(INPUT))
         try:
-            self._admin.create_topics([topic])[self._events].result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                why = reason(error, Grant("TOPIC", self._events, "CREATE"))
-                raise WatchFailed(f"The topic {self._events!r} cannot be created: {why}.") from None
-        else:
+            created = create_topics(self.bootstrap_servers, [TopicSpec(self._events, -1, INPUT)], self._options)
+        except TopicsUnusable as error:
+            raise WatchFailed(str(error)) from None
+        if created:
             log.info("created the topic %s", self._events)
 
     def read_history(self) -> list[TopicChange]:
@@ -109,22 +96,21 @@ class TopicEvents:
             NoAnswer: Kafka does not return the events.
             Stopped: a stop was requested.
         """
-        consumer = create(
-            Consumer,
-            {
-                **self._common,
-                "group.id": "reexpand-watch-kafka",  # required, but unused
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-            },
-        )
+        key, found = self.parent.encode(), defaultdict[Partition, list[tuple[int, TopicChange]]](list)
         try:
-            return self._read_events(consumer)
-        except KafkaException as error:
-            raise NoAnswer(self._describe(error)) from None
-        finally:
-            consumer.close()
+            with TopicReader(self.bootstrap_servers, self._options) as reader:
+                spans = reader.spans([self._events])
+                for message in (each for block in reader.read(spans, self._stop.is_set) for each in block):
+                    if message.key() == key and (change := decode(message.value(), self.parent)):
+                        found[partition_of_record(message)].append((message.timestamp()[1], change))
+        except TopicUnreadable as error:
+            raise NoAnswer(str(error).removesuffix(ADVICE)) from None
+        if self._stop.is_set():
+            raise Stopped
+        if not spans:
+            raise NoAnswer(f"the answer does not contain the partitions of {self._events}")
+        # Each partition is in order. The events of a parent are in several only if partitions were added.
+        return [change for _, change in heapq.merge(*found.values(), key=lambda event: event[0])]
 
     def announce(self, changes: Collection[TopicChange], timestamp: int) -> list[bytes]:
         """Announce changes, and return the events once all of them are written.
@@ -132,35 +118,19 @@ class TopicEvents:
         Raises:
             WatchFailed: Kafka rejects an event, or a stop was requested before all were written.
         """
-        refused: list[KafkaError] = []
-
-        def written(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                refused.append(error)
-
         values = [encode(change, self.parent, timestamp) for change in changes]
-        with writing(self._producer, self._events, self._not_taken):
-            self._write(values, written, refused)
-        if refused:
-            raise self._not_taken(reason(cause(self._producer, refused[0]), writable(self._events)))
-        return values
-
-    def _write(self, values: list[bytes], written: Callable[..., None], refused: list[KafkaError]) -> None:
-        """Write events, and wait until all are written or one is rejected."""
         for value in values:
-            self._producer.produce(self._events, value, self.parent, on_delivery=written)
+            self._writer.send(self._events, value, self.parent.encode())
         began, warned = time.monotonic(), False
-        while (left := self._producer.flush(0.2)) and not refused:
+        while left := self._writer.wait(_WRITE_SECONDS):
             if self._stop.is_set():
                 raise WatchFailed(
                     f"Stopped before all topic events were written ({left} left); the next start continues."
                 )
             if not warned and time.monotonic() - began > _SLOW_WRITE_SECONDS:
-                warned = True
-                log.warning("%d topic events are not acknowledged by Kafka yet%s", left, self._last_error())
-
-    def _not_taken(self, why: str) -> WatchFailed:
-        return WatchFailed(f"The events cannot be written to the topic {self._events!r}: {why}.")
+                warned, why = True, f" ({self._writer.trouble})" if self._writer.trouble else ""
+                log.warning("%d topic events are not acknowledged by Kafka yet%s", left, why)
+        return values
 
     def _topics(self) -> dict[str, KafkaError | None]:
         try:
@@ -170,53 +140,12 @@ class TopicEvents:
         self._reason = ""
         return {name: topic.error for name, topic in found.topics.items()}
 
-    def _read_events(self, consumer: Consumer) -> list[TopicChange]:
-        partitions = consumer.list_topics(self._events, timeout=ANSWER_SECONDS).topics[self._events].partitions
-        if not partitions:
-            raise NoAnswer(f"the answer does not contain the partitions of {self._events}")
-        consumer.assign([TopicPartition(self._events, number, OFFSET_BEGINNING) for number in partitions])
-        found: dict[int, list[tuple[int, TopicChange]]] = {number: [] for number in partitions}
-        unread = set(partitions)
-        key = self.parent.encode()
-        deadline = time.monotonic() + _HISTORY_SECONDS
-        while unread:
-            for message in consumer.consume(10_000, timeout=0.2):
-                deadline = time.monotonic() + _HISTORY_SECONDS
-                error, number = message.error(), message.partition()
-                if number is None:
-                    continue
-                if error is None:
-                    if message.key() == key and (change := decode(message.value(), self.parent)):
-                        found[number].append((message.timestamp()[1], change))
-                elif self._is_end(error):
-                    unread.discard(number)
-            if self._stop.is_set():
-                raise Stopped
-            if time.monotonic() > deadline:
-                raise NoAnswer(f"reading the topic {self._events} timed out{self._last_error()}")
-        # Each partition is in order. The events of a parent are in several only if partitions were added.
-        merged = heapq.merge(*found.values(), key=lambda event: event[0])
-        return [change for _, change in merged]
-
-    def _is_end(self, error: KafkaError) -> bool:
-        """Return True at the end of a partition, False for other harmless errors; raise `NoAnswer` for the rest."""
-        if error.code() == PARTITION_END:
-            return True
-        if concerns_group(error):
-            return False
-        raise NoAnswer(f"the topic {self._events} cannot be read: {reason(error, readable(self._events))}")
-
     def _remember_error(self, error: KafkaError) -> None:
-        if not concerns_group(error):
-            self._reason = error.str()
+        self._reason = error.str()
 
     def _describe(self, error: KafkaException) -> str:
         self._admin.poll(0)  # fetches an error with more detail than "timed out"
         return self._reason or reason(error)
-
-    def _last_error(self) -> str:
-        self._admin.poll(0)
-        return f" ({self._reason})" if self._reason else ""
 
 
 def read_back(events: TopicEvents, watch: Watch) -> None:

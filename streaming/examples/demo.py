@@ -11,8 +11,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-
 from streaming.config import Settings
 from streaming.errors import ReexpandError
 from streaming.examples.job import Job
@@ -20,6 +18,7 @@ from streaming.examples.scenario import SCENES, relation
 from streaming.examples.verdict import Coordinates, Follower, ReceivedUpdate, Transcript, judge, read_relation
 from streaming.kafka import specs
 from streaming.kafka.topics import create_topics
+from streaming.kafka.writer import Writer
 from streaming.local import jars
 from streaming.local.broker import Broker
 from streaming.local.cluster import SparkCluster
@@ -27,8 +26,6 @@ from streaming.records.model import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from confluent_kafka import Message
 
     from streaming.examples.scenario import Step
     from streaming.examples.screen import Screen
@@ -148,7 +145,7 @@ class Play:
         self._check = check
         self._cluster = cluster
         self._transcript = Transcript()
-        self._producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0})
+        self._writer = Writer(settings.bootstrap_servers, {}, self._not_taken)
         self._topics = dict(zip(Stream, settings.inputs, strict=True))
 
     def all(self, job: Job) -> None:
@@ -211,23 +208,14 @@ class Play:
 
     def _send(self, step: Step) -> None:
         """Write an event to Kafka, and record its position."""
-        delivered: list[Coordinates] = []
-
-        def on_delivery(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                raise KafkaException(error)
-            delivered.append(Coordinates(str(message.topic()), message.partition() or 0, message.offset() or 0))
-
-        self._producer.produce(self._topics[step.stream], step.value, step.key, on_delivery=on_delivery)
-        try:
-            self._producer.flush(_SEND_SECONDS)
-        except KafkaException as error:
-            raise ReexpandError(f"The broker rejects an event: {error}.") from error
-        if not delivered:
-            self._check()
-            raise ReexpandError(f"The broker does not accept an event within {_SEND_SECONDS:.0f} s.")
-        self._transcript.sent.append((step, delivered[0]))
+        self._writer.send(self._topics[step.stream], step.value, step.key.encode())
+        [(partition, offset)] = self._writer.flush(_SEND_SECONDS)
+        self._transcript.sent.append((step, Coordinates(*partition, offset)))
         self._screen.sent(step)
+
+    def _not_taken(self, why: str) -> ReexpandError:
+        self._check()
+        return ReexpandError(f"{why}.")
 
 
 @contextmanager

@@ -22,21 +22,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaException, Message
 
 from streaming.client import UPDATES, Change, ClientError, Op, Row, Subscriber, SubscriptionClient, client_options
 from streaming.errors import ConfigInvalid, NotWritten, TopicUnreadable
-from streaming.kafka.clients import cause, concerns_group, reason, writing
+from streaming.kafka.clients import concerns_group, create, reason
 from streaming.kafka.options import is_secret
-from streaming.kafka.permissions import Grant, readable, writable
+from streaming.kafka.permissions import Grant, readable
+from streaming.kafka.writer import Writer
 from streaming.printable import PrintableFormatter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 log = logging.getLogger("dispatcher")
 
 _MESSAGES_PER_COMMIT = 500
+
+_UNLIMITED = -1
+"""Time to wait for a write, as librdkafka takes it: until `message.timeout.ms`."""
 
 _READY_SECONDS = 60.0
 """Longest wait at the start, in seconds, for the updates topic to be read to its end."""
@@ -105,28 +109,19 @@ class Dispatcher:
 class Inbox:
     """Delivery into Kafka: to the existing topic `<parent>-delivered`, with the client's id as key."""
 
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
-        self._failed: list[tuple[str, KafkaError]] = []
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
 
     def __call__(self, row: Row, message: Message) -> None:
-        """Send a message on; `flush` makes sure of it."""
-        headers = [
+        """Send a message on; `flush` waits until it is written."""
+        headers: list[tuple[str, str | bytes | None]] = [
             *(message.headers() or []),
             ("group", row.group.encode()),
             ("client", row.client_id.encode()),
             ("liteTopic", row.lite_topic.encode()),
             ("patterns", orjson.dumps(row.patterns)),
         ]
-        topic, key, value = f"{row.parent}-delivered", row.client_id.encode(), message.value()
-        with writing(self._producer, topic, NotWritten):
-            while True:
-                try:
-                    self._producer.produce(topic, value, key, headers=headers, on_delivery=self._written)
-                    break
-                except BufferError:  # its queue is full
-                    self._producer.poll(0.1)
-            self._producer.poll(0)
+        self._writer.send(f"{row.parent}-delivered", message.value(), row.client_id.encode(), headers=headers)
 
     def flush(self) -> None:
         """Wait until everything is written.
@@ -134,14 +129,7 @@ class Inbox:
         Raises:
             NotWritten: a message could not be written.
         """
-        with writing(self._producer, "of the deliveries", NotWritten):
-            self._producer.flush()
-        for topic, error in self._failed:
-            raise NotWritten(f"{topic}: {reason(cause(self._producer, error), writable(topic))}")
-
-    def _written(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failed.append((message.topic() or "", error))
+        self._writer.flush(_UNLIMITED)
 
 
 def run(
@@ -191,20 +179,6 @@ def _pairs(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, .
     return pairs
 
 
-def _kafka_clients(options: Mapping[str, Any], group_id: str) -> tuple[Producer, Consumer]:
-    """Create the producer and the consumer; neither connects yet.
-
-    Raises:
-        UsageError: librdkafka refuses an option.
-    """
-    common = {"log_level": 0, **options}  # the subscription client logs the same errors, once
-    own = {"group.id": group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-    try:
-        return Producer({**common, "enable.idempotence": True}), Consumer({**common, **own})
-    except KafkaException as error:
-        raise click.UsageError(f"The Kafka client rejects its options: {error.args[0].str()}.") from None
-
-
 def _on_signals(action: Callable[[], object]) -> None:
     """Call this on SIGTERM and on Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -242,14 +216,15 @@ def main(
     handler = logging.StreamHandler()
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    own = {"group.id": group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     try:
         given = client_options(kafka_options) if kafka_options else {}
+        common: dict[str, Any] = {"log_level": 0, **given, **options, "bootstrap.servers": bootstrap_servers}
+        consumer, writer = create(Consumer, {**common, **own}), Writer(bootstrap_servers, common, NotWritten)
     except ConfigInvalid as error:
         raise click.UsageError(str(error)) from None
-    common = {**given, **options, "bootstrap.servers": bootstrap_servers}
-    producer, consumer = _kafka_clients(common, group_id)
     _on_signals(sys.exit)  # nothing is delivered yet
-    rotation, inbox, stop = LeastRecentlyServed(), Inbox(producer), threading.Event()
+    rotation, inbox, stop = LeastRecentlyServed(), Inbox(writer), threading.Event()
     try:
         with (
             closing(consumer),

@@ -10,14 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
-from confluent_kafka import Producer
-
 from streaming.config import Settings
 from streaming.errors import DemoFailed
 from streaming.examples.scenario import SCENES
 from streaming.examples.verdict import Follower
 from streaming.kafka import specs
 from streaming.kafka.topics import create_topics
+from streaming.kafka.writer import Writer
 from streaming.local import classes
 from streaming.local.broker import Broker
 from streaming.local.java import OPTIONS_VARIABLE, short_lived
@@ -149,11 +148,10 @@ def rehearse(archive: Path) -> None:
             )
             create_topics(broker.bootstrap_servers, specs.specs(settings))
             names = dict(zip(Stream, settings.inputs, strict=True))
-            producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0})
+            writer = Writer(settings.bootstrap_servers, {}, DemoFailed)
             for step in (step for scene in SCENES for step in scene.steps):
-                producer.produce(names[step.stream], step.value, step.key)
-            if producer.flush(_REHEARSAL_STOP_SECONDS):
-                raise DemoFailed("The broker does not accept the events of the rehearsal.")
+                writer.send(names[step.stream], step.value, step.key.encode())
+            writer.flush(_REHEARSAL_STOP_SECONDS)
             with Job(settings, log, folder / "spark", classes.recording_options(loaded)) as job:
                 _wait_for_update(settings, job)
                 if job.stop(_REHEARSAL_STOP_SECONDS) != 0:

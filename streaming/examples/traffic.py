@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import click
 import orjson
-from confluent_kafka import KafkaException, Producer
 
 from streaming.errors import ConfigInvalid, KafkaUnavailable
-from streaming.kafka.clients import reason
 from streaming.kafka.reach import wait_for_broker
+from streaming.kafka.writer import Writer
 from streaming.records.model import BIND_TOPIC, WILDCARD
 
 PARENT = "orders"
@@ -97,23 +96,17 @@ def main(bootstrap_servers: str, rate: float, seed: int, count: int | None) -> N
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     topics = {"groups": "lite-group-events", "subscriptions": "lite-subscription-events", "topics": "lite-topic-events"}
-    failures: list[str] = []
     try:
         wait_for_broker(bootstrap_servers, is_over=stop.is_set)
-        producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "log_level": 0})
+        writer = Writer(bootstrap_servers, {}, KafkaUnavailable)
         for event in itertools.islice(events(Random(seed)), count):  # noqa: S311 - a sample is no secret
-            if failures or stop.wait(1 / rate):
+            if stop.wait(1 / rate):
                 break
-            producer.produce(
-                topics[event.stream], orjson.dumps(event.value), event.key,
-                on_delivery=lambda error, _: failures.append(reason(error)) if error else None,
-            )  # fmt: skip
-            producer.poll(0)
-        producer.flush(10)
-    except (ConfigInvalid, KafkaUnavailable, KafkaException) as error:
-        raise click.ClickException(reason(error) if isinstance(error, KafkaException) else str(error)) from None
-    if failures:
-        raise click.ClickException(f"Kafka at {bootstrap_servers} does not take the events: {failures[0]}")
+            writer.send(topics[event.stream], orjson.dumps(event.value), event.key.encode())
+            writer.wait(0)
+        writer.flush(10)
+    except (ConfigInvalid, KafkaUnavailable) as error:
+        raise click.ClickException(str(error)) from None
 
 
 if __name__ == "__main__":

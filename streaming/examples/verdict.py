@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from streaming.client import Relation
 from streaming.kafka.reader import TopicReader
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from streaming.config import Settings
     from streaming.examples.scenario import Step
 
-_TIMEOUT_SECONDS = 60.0
 _LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED})
 
 
@@ -96,29 +94,15 @@ class Follower:
     def __init__(self, settings: Settings) -> None:
         self._updates = settings.updates
         self._relation = Relation()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": "reexpand-demo",  # required but unused: partitions are assigned manually
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "log_level": 0,
-            }
-        )
-        topics = self._consumer.list_topics(timeout=_TIMEOUT_SECONDS).topics
-        self._consumer.assign(
-            [
-                TopicPartition(topic, number, OFFSET_BEGINNING)
-                for topic in (settings.updates, settings.dead_letters)
-                for number in topics[topic].partitions
-            ]
-        )
+        self._reader = TopicReader(settings.bootstrap_servers, {})
+        spans = self._reader.spans([settings.updates, settings.dead_letters])
+        self._reader.start({partition: span.start for partition, span in spans.items()})
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        self._reader.__exit__()
 
     @property
     def relation(self) -> set[Effective]:
@@ -127,11 +111,8 @@ class Follower:
 
     def poll(self, seconds: float) -> Iterator[ReceivedUpdate | DeadLetter]:
         """Yield the available records, after waiting at most `seconds` for the first."""
-        message = self._consumer.poll(seconds)
-        while message is not None:
-            if message.error() is None:
-                yield from self._read(message)
-            message = self._consumer.poll(0)
+        for message in self._reader.poll(seconds):
+            yield from self._read(message)
 
     def _read(self, message: Message) -> Iterator[ReceivedUpdate | DeadLetter]:
         value, seen_ms = message.value(), int(time.time() * 1_000)

@@ -1,13 +1,12 @@
 """Creation and errors of librdkafka clients."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streaming.errors import ConfigInvalid
-from streaming.kafka.permissions import Grant, missing, writable
+from streaming.kafka.permissions import Grant, missing
 
 T = TypeVar("T")
 
@@ -57,15 +56,6 @@ def cause(producer: Producer, error: KafkaException | KafkaError) -> KafkaExcept
     except KafkaException as fatal:
         return fatal
     return error
-
-
-@contextmanager
-def writing(producer: Producer, topic: str, failure: Callable[[str], Exception]) -> Iterator[None]:
-    """Convert a producer's `KafkaException` to `failure(reason)`."""
-    try:
-        yield
-    except KafkaException as error:
-        raise failure(reason(cause(producer, error), writable(topic))) from None
 
 
 def concerns_group(error: KafkaError) -> bool:

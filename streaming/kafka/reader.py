@@ -24,6 +24,9 @@ _SILENCE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.1
 """Time between two requests to a partition without a leader."""
 
+ADVICE: Final = ". Check the address, the name and the client options, and that the broker runs."
+"""End of the message of `TopicUnreadable`."""
+
 _NO_LEADER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
@@ -131,8 +134,14 @@ class TopicReader:
             raise self._failed(wanted[0].topic, error) from None
         return {Partition(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in found}
 
-    def read(self, spans: Mapping[Partition, Span]) -> Iterator[list[Message]]:
+    def read(
+        self, spans: Mapping[Partition, Span], is_over: Callable[[], bool] = lambda: False
+    ) -> Iterator[list[Message]]:
         """Yield the records of some spans in blocks, in order within each partition.
+
+        Args:
+            spans: offsets to read.
+            is_over: predicate that ends the reading early, without an exception.
 
         Raises:
             TopicUnreadable: a partition cannot be read to the end of its span.
@@ -140,7 +149,7 @@ class TopicReader:
         open_spans = {partition: span for partition, span in spans.items() if span.start < span.end}
         self.start({partition: span.start for partition, span in open_spans.items()})
         deadline = time.monotonic() + _SILENCE_SECONDS
-        while open_spans:
+        while open_spans and not is_over():
             block = []
             for message in self._consumer.consume(_RECORDS_AT_ONCE, timeout=0.2):
                 deadline = time.monotonic() + _SILENCE_SECONDS
@@ -199,10 +208,7 @@ class TopicReader:
         return self._unreadable(topic, self.trouble or reason(error, readable(topic)))
 
     def _unreadable(self, topic: str, why: str) -> TopicUnreadable:
-        return TopicUnreadable(
-            f"the topic {topic} at {self._servers} cannot be read: {why.rstrip('.')}. "
-            "Check the address, the name and the client options, and that the broker runs."
-        )
+        return TopicUnreadable(f"the topic {topic} at {self._servers} cannot be read: {why.rstrip('.')}{ADVICE}")
 
 
 @contextmanager

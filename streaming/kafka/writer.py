@@ -25,6 +25,9 @@ class Writer:
         options: client options of the user, in the names of librdkafka.
         failure: makes an exception of a sentence, without its full stop.
         further: options that override these and the options of the writer.
+
+    Attributes:
+        trouble: the client's last error, such as an unreachable broker; blank if there is none.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class Writer:
         self._servers = bootstrap_servers
         self._failure = failure
         self._topic = ""
-        self._trouble = ""
+        self.trouble = ""
         self._refused: tuple[str, KafkaError] | None = None
         self._written: list[tuple[Partition, int]] = []
         given: dict[str, Any] = {
@@ -50,7 +53,15 @@ class Writer:
         }
         self._producer = create(Producer, {**given, **(further or {})})
 
-    def send(self, topic: str, value: bytes | None, key: bytes | None, partition: int | None = None) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None = None,
+        *,
+        headers: list[tuple[str, str | bytes | None]] | None = None,
+    ) -> None:
         """Write a record; its key selects the partition if none is given.
 
         Raises:
@@ -60,7 +71,7 @@ class Writer:
         where = _BY_KEY if partition is None else partition
         while True:
             try:
-                self._producer.produce(topic, value, key, where, on_delivery=self._delivered)
+                self._producer.produce(topic, value, key, where, headers=headers, on_delivery=self._delivered)
             except BufferError:  # the queue is full
                 self._producer.poll(0.1)
             except KafkaException as error:
@@ -75,14 +86,23 @@ class Writer:
         Raises:
             Exception: `failure`, if Kafka rejects a record, or has not answered after this time.
         """
+        written = self._written
+        if self.wait(seconds):
+            raise self._failed(self._topic, self.trouble or f"no broker answers within {seconds:g} s")
+        return written
+
+    def wait(self, seconds: float) -> int:
+        """Wait for Kafka, and return the number of records that it has not acknowledged after this time.
+
+        Raises:
+            Exception: `failure`, if Kafka rejects a record.
+        """
         left = self._producer.flush(seconds)
-        written, self._written = self._written, []
+        self._written = []
         refused, self._refused = self._refused, None
         if refused is not None:
             raise self._failed(*refused)
-        if left:
-            raise self._failed(self._topic, self._trouble or f"no broker answers within {seconds:g} s")
-        return written
+        return left
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -91,7 +111,7 @@ class Writer:
             self._refused = message.topic() or "", error
 
     def _remember(self, error: KafkaError) -> None:
-        self._trouble = error.str()
+        self.trouble = error.str()
 
     def _failed(self, topic: str, why: KafkaException | KafkaError | str) -> Exception:
         text = why if isinstance(why, str) else reason(cause(self._producer, why), writable(topic))

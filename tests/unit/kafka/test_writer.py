@@ -30,11 +30,12 @@ class FakeProducer:
         self.full = 1
         self.taken = 0
 
-    def produce(self, topic: str, *record: Any, on_delivery: Callable[..., None]) -> None:
+    def produce(self, topic: str, *record: Any, headers: Any, on_delivery: Callable[..., None]) -> None:
         """Refuse the first record, since the queue is full."""
         self.full -= 1
         if self.full == 0:
             raise BufferError
+        self.headers = headers
         self.queue.append((topic, on_delivery))
         if record[0] == b"broken":
             raise KafkaException(REFUSED)
@@ -66,8 +67,18 @@ def test_the_places_of_written_records_are_returned_once(make: Callable[..., Wri
     found.send("t", b"1", None)
     found.send("t", b"2", None)
     assert found.flush(1) == [(Partition("t", 0), 0), (Partition("t", 0), 1)]
-    found.send("u", b"3", None)
+    found.send("u", b"3", None, headers=[("trace", b"1")])
     assert found.flush(1) == [(Partition("u", 0), 2)]
+    assert found._producer.headers == [("trace", b"1")]  # type: ignore[attr-defined]
+
+
+def test_a_wait_counts_what_is_not_acknowledged_and_keeps_no_places(make: Callable[..., Writer]) -> None:
+    found = make(None)
+    for value in (b"1", b"2"):
+        found.send("t", value, None)
+    assert found.wait(1) == 1
+    found._producer.answers.append(None)  # type: ignore[attr-defined]
+    assert found.flush(1) == [(Partition("t", 0), 1)]
 
 
 def test_a_refused_record_fails_once(make: Callable[..., Writer]) -> None:
