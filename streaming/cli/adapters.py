@@ -118,7 +118,7 @@ def cloudevents() -> None:
     Each record is converted exactly once, in transactions. The verbs run until SIGTERM or Ctrl-C. They need the extra
     `cloudevents`.
 
-    Exit code 0, 1 when Kafka cannot be read or written, 2 when an option is wrong.
+    Exit code 0, 1 if Kafka cannot be read or written, 2 if an option is invalid.
 
     \b
     Example:
@@ -198,7 +198,7 @@ def schema(name: str | None, *, avro: bool, as_json: bool, folder: Path | None) 
     """Print the schema of a record, or all names.
 
     Schemas are JSON Schema (draft 2020-12). The name `asyncapi` is the AsyncAPI
-    document of all topics and records. Exit code 2 when there is no such schema.
+    document of all topics and records. Exit code 2 if there is no such schema.
 
     \b
     Example:

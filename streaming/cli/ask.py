@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 asking_options = combined(
     connection_options,
-    kept_option("--clock", default=None, help="Kafka topic of requests to the job. [default: lite-clock]"),
-    kept_option("--answers", default=None, help="Kafka topic of the job's responses. [default: lite-answers]"),
+    kept_option("--clock", help="Kafka topic of requests to the job. [default: lite-clock]"),
+    kept_option("--answers", help="Kafka topic of the job's responses. [default: lite-answers]"),
     kept_option(
         "--timeout", type=click.FloatRange(0.1), default=10, show_default=True,
         help="Timeout of the job's response, in seconds.",
@@ -30,7 +30,7 @@ asking_options = combined(
 
 lines_option = json_option("Print JSON, one object per line.")
 kind_option = click.option(
-    "--kind", type=click.Choice(["subscription", "group", "topic"]), default=None,
+    "--kind", type=click.Choice(["subscription", "group", "topic"]),
     help="Kind of the event. [default: from its fields]",
 )  # fmt: skip
 
@@ -87,8 +87,8 @@ def stream(kind: str | None, record: dict[str, Any]) -> "Stream":
 @main.command()
 @click.option("--client", required=True, help="Id of the client.")
 @click.option("--topic", required=True, help="Name of the lite topic, or %LMQ%$PARENT$TOPIC as in the broker.")
-@click.option("--parent", default=None, help="Parent topic. [default: the only parent of the client]")
-@click.option("--group", default=None, help="Group of the client. [default: all of its groups]")
+@click.option("--parent", help="Parent topic. [default: the only parent of the client]")
+@click.option("--group", help="Group of the client. [default: all of its groups]")
 @lines_option
 @asking_options
 @click.pass_context
@@ -157,15 +157,15 @@ def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool
 @main.command()
 @connection_options
 @root.updates_option
-@click.option("--parent", default=None, help="Only updates of this parent topic.")
-@click.option("--group", default=None, help="Only updates of this group.")
-@click.option("--client", default=None, help="Only updates of this client.")
-@click.option("--topic", default=None, metavar="PATTERN", help="Only updates of matching topics; a pattern or a name.")
+@click.option("--parent", help="Only updates of this parent topic.")
+@click.option("--group", help="Only updates of this group.")
+@click.option("--client", help="Only updates of this client.")
+@click.option("--topic", metavar="PATTERN", help="Only updates of matching topics; a pattern or a name.")
 @click.option("--dialect", default="lite", show_default=True, help="Dialect of --topic.")
-@click.option("--op", type=click.Choice(["ADD", "REMOVE"]), default=None, help="Only additions, or only removals.")
+@click.option("--op", type=click.Choice(["ADD", "REMOVE"]), help="Only additions, or only removals.")
 @click.option("--from-beginning", is_flag=True, help="Start with the first existing update.")
 @click.option("--once", is_flag=True, help="Stop at the end of the topic.")
-@click.option("--count", type=click.IntRange(1), default=None, help="Stop after this number of updates.")
+@click.option("--count", type=click.IntRange(1), help="Stop after this number of updates.")
 @json_option("Print each update as in Kafka, one per line.")
 def tail(
     *, updates: str | None, from_beginning: bool, once: bool, count: int | None, as_json: bool, **given: Any

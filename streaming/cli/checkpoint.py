@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming.cli import root
-from streaming.cli.output import progress_line
+from streaming.cli.output import progress_line, result
 from streaming.cli.root import checkpoint_option, connection_options, json_option, main
 from streaming.cli.run import JobCommand, config_option, load, provide_java
 from streaming.errors import NotVerified, ReexpandError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @checkpoint_option
 @root.updates_option
 @click.option(
-    "--dead-letters", default=None,
+    "--dead-letters",
     help="Dead letters of the job, which contain rejections by quota. [default: lite-dead-letters]",
 )  # fmt: skip
 @root.parents_option
@@ -77,7 +77,7 @@ def verify(*, parents: tuple[str, ...], inputs: bool, repair: bool, as_json: boo
 
 @main.command(cls=JobCommand)
 @config_option
-@click.option("--former", default=None, help="Checkpoint to replace; its job must have ended.")
+@click.option("--former", help="Checkpoint to replace; its job must have ended.")
 @click.option(
     "--without-former", is_flag=True,
     help="Instead of --former, if that checkpoint is lost and no job writes to the updates topic.",
@@ -124,14 +124,13 @@ def rebuild(
     with progress_line() as show:
         note = session.rebuild(settings, session.Plan(former, for_librdkafka(settings), from_state), show)
     command = _job_command(config_file, given)
-    if as_json:
-        click.echo(json.dumps({**asdict(note), "checkpoint": settings.checkpoint, "run": command}))
-    else:
-        click.echo(
-            f"{settings.checkpoint} is complete: {note.rows:,} rows; {note.added:,} ADD and {note.removed:,} REMOVE "
-            f"were written to {note.updates} in {note.seconds:g} s"
-        )
-        click.echo(f"next: {command}")
+    result(
+        {**asdict(note), "checkpoint": settings.checkpoint, "run": command},
+        f"{settings.checkpoint} is complete: {note.rows:,} rows; {note.added:,} ADD and {note.removed:,} REMOVE "
+        f"were written to {note.updates} in {note.seconds:g} s",
+        f"next: {command}",
+        as_json=as_json,
+    )
 
 
 def _job_command(config_file: Path | None, given: Mapping[str, Any]) -> str:
@@ -151,9 +150,7 @@ def _job_command(config_file: Path | None, given: Mapping[str, Any]) -> str:
     return shlex.join(words)
 
 
-_local_checkpoint_option = click.option(
-    "--checkpoint", default=None, help="Checkpoint of the job: its local directory."
-)
+_local_checkpoint_option = click.option("--checkpoint", help="Checkpoint of the job: its local directory.")
 
 
 @main.command()
@@ -185,10 +182,8 @@ def backup(destination: Path, *, checkpoint: str | None, as_json: bool) -> None:
     with progress_line() as show:
         manifest = backups.backup(place, destination.absolute(), show)
     facts, text = _copied(manifest, begun)
-    if as_json:
-        click.echo(json.dumps({**facts, "destination": str(destination)}))
-    else:
-        click.echo(f"micro-batch {manifest.micro_batch} of {place} is in {destination}: {text}")
+    said = f"micro-batch {manifest.micro_batch} of {place} is in {destination}: {text}"
+    result({**facts, "destination": str(destination)}, said, as_json=as_json)
 
 
 @main.command()

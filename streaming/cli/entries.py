@@ -1,11 +1,11 @@
 """`reexpand dlq` and `quarantine`: dead letters and their replay, and entries that the job skips."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +13,7 @@ from streaming.cli import output, root
 from streaming.cli.root import checkpoint_option, combined, connection_options, json_option, main
 from streaming.errors import LetterUnknown
 from streaming.kafka.facts import EntryPlace
+from streaming.printable import printable
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -25,43 +26,31 @@ _MESSAGE_CHARACTERS = 100
 """Maximum number of characters of a message in a list."""
 
 
-class _Dlq(NamedTuple):
-    """Reader of a job's dead letters."""
-
-    settings: "Settings"
-    options: dict[str, str]
-    reader: "TopicReader"
-
-    def letters(
-        self, ids: tuple[str, ...] = (), reasons: tuple[str, ...] = (), topics: tuple[str, ...] = ()
-    ) -> list["Letter"]:
-        from streaming.kafka import letters
-
-        wanted = [EntryPlace.of(text) for text in ids]
-        found = letters.read(self.reader, self.settings.dead_letters, letters.LetterFilter(wanted, reasons, topics))
-        missing = set(wanted) - {letter.id for letter in found}
-        if missing:
-            raise LetterUnknown(
-                f"the topic {self.settings.dead_letters} has no dead letter {', '.join(sorted(map(str, missing)))}, "
-                "or its entry was already replayed; `reexpand dlq list` shows all dead letters"
-            )
-        return found
-
-
 @contextmanager
-def _open(dead_letters: str | None) -> Iterator[_Dlq]:
+def _letters(
+    dead_letters: str | None, ids: Iterable[str] = (), reasons: Collection[str] = (), topics: Collection[str] = ()
+) -> Iterator[tuple["Settings", "TopicReader", list["Letter"]]]:
+    """Read the chosen dead letters; yield settings and reader as well."""
+    from streaming.kafka import letters
     from streaming.kafka.options import for_librdkafka
     from streaming.kafka.reader import TopicReader
 
     settings = root.settings(dead_letters=dead_letters)
-    options = for_librdkafka(settings)
-    with TopicReader(settings.bootstrap_servers, options) as reader:
-        yield _Dlq(settings, options, reader)
+    with TopicReader(settings.bootstrap_servers, for_librdkafka(settings)) as reader:
+        wanted = [EntryPlace.of(text) for text in ids]
+        found = letters.read(reader, settings.dead_letters, letters.LetterFilter(wanted, reasons, topics))
+        missing = set(wanted) - {letter.id for letter in found}
+        if missing:
+            raise LetterUnknown(
+                f"the topic {settings.dead_letters} has no dead letter {', '.join(sorted(map(str, missing)))}, "
+                "or its entry was already replayed; `reexpand dlq list` shows all dead letters"
+            )
+        yield settings, reader, found
 
 
 _letters_options = combined(
     connection_options,
-    click.option("--dead-letters", default=None, help="Kafka topic of the dead letters. [default: lite-dead-letters]"),
+    click.option("--dead-letters", help="Kafka topic of the dead letters. [default: lite-dead-letters]"),
 )
 _filter_options = combined(
     click.option(
@@ -106,8 +95,8 @@ def list_letters(*, dead_letters: str | None, reasons: tuple[str, ...], topics: 
     """
     from streaming.kafka import letters
 
-    with _open(dead_letters) as opened:
-        found = opened.letters(reasons=reasons, topics=topics)
+    with _letters(dead_letters, (), reasons, topics) as (_, _, found):
+        total = ", ".join(f"{count:,} {reason}" for reason, count in letters.counts(found).items())
     for letter in found:
         if as_json:
             output.json_line({"id": str(letter.id), **letter.value})
@@ -116,7 +105,6 @@ def list_letters(*, dead_letters: str | None, reasons: tuple[str, ...], topics: 
             shown = message if len(message) <= _MESSAGE_CHARACTERS else f"{message[:_MESSAGE_CHARACTERS]}..."
             output.line(f"{letter.id}  {letter.reason}  {shown}")
     if not as_json:
-        total = ", ".join(f"{count:,} {reason}" for reason, count in letters.counts(found).items())
         output.line(f"{len(found):,} dead letters{': ' if total else ''}{total}", err=True)
 
 
@@ -131,9 +119,8 @@ def show(*, letter_id: str, dead_letters: str | None, as_json: bool) -> None:
     Example:
       reexpand dlq show --bootstrap-servers broker:9092 'lite-subscription-events[2]@7#1'
     """
-    with _open(dead_letters) as opened:
-        (letter,) = opened.letters((letter_id,))
-    value = letter.value
+    with _letters(dead_letters, (letter_id,)) as (_, _, (letter,)):
+        value = letter.value
     if as_json:
         output.json_line({"id": str(letter.id), **value})
         return
@@ -176,23 +163,21 @@ def replay(
     Example:
       reexpand dlq replay --bootstrap-servers broker:9092 --reason group-bound-elsewhere
     """
+    from streaming.kafka.options import for_librdkafka
     from streaming.operations import dlq as way_back
 
     if not (ids or reasons or topics or everything):
         raise click.UsageError("select dead letters by id, --reason, --topic, or --all")
-    with _open(dead_letters) as opened:
-        entries = list(way_back.originals(opened.reader, opened.letters(ids, reasons, topics)))
+    with _letters(dead_letters, ids, reasons, topics) as (job, reader, found):
+        entries = list(way_back.originals(reader, found))
         ready = [entry for entry in entries if isinstance(entry, way_back.Original)]
         lost = [entry for entry in entries if isinstance(entry, way_back.Lost)]
         if ready and not dry_run:
-            job = opened.settings
-            way_back.write(job.bootstrap_servers, opened.options, job.dead_letters, ready)
+            way_back.write(job.bootstrap_servers, for_librdkafka(job), job.dead_letters, ready)
     done = "would be written" if dry_run else "written"
     for letter, problem in [*((entry.letter, None) for entry in ready), *lost]:
-        if as_json:
-            click.echo(json.dumps({"id": str(letter.id), "written": not (dry_run or problem), "problem": problem}))
-        else:
-            output.line(f"{letter.id}  {letter.reason}  {problem or done}")
+        record = {"id": str(letter.id), "written": not (dry_run or problem), "problem": problem}
+        output.result(record, printable(f"{letter.id}  {letter.reason}  {problem or done}"), as_json=as_json)
     if not as_json:
         click.echo(f"{len(ready):,} entries {done}, {len(lost):,} cannot be", err=True)
     if lost:
@@ -254,7 +239,7 @@ def add(*, entry: str, reason: str, checkpoint: str | None, driver_has_ended: bo
     Example:
       reexpand quarantine add --checkpoint /var/lib/reexpand --bootstrap-servers broker:9092 'lite-topic-events[0]@12'
     """
-    place, held = _place(entry), _held(checkpoint, driver_has_ended=driver_has_ended)
+    place, held = EntryPlace.of(entry), _held(checkpoint, driver_has_ended=driver_has_ended)
     _show([held.add(place, reason)], as_json=as_json)
 
 
@@ -268,7 +253,7 @@ def remove(*, entry: str, checkpoint: str | None, driver_has_ended: bool, as_jso
     Example:
       reexpand quarantine remove --checkpoint /var/lib/reexpand --bootstrap-servers broker:9092 'lite-clock[0]@12'
     """
-    place, held = _place(entry), _held(checkpoint, driver_has_ended=driver_has_ended)
+    place, held = EntryPlace.of(entry), _held(checkpoint, driver_has_ended=driver_has_ended)
     _show([held.remove(place)], as_json=as_json)
 
 
@@ -284,11 +269,6 @@ def _held(checkpoint: str | None, *, driver_has_ended: bool, **connection: str) 
     if not driver_has_ended:
         check_ended(job, *kafka)
     return HeldCheckpoint(job, *kafka)
-
-
-def _place(text: str) -> "EntryPlace":
-
-    return EntryPlace.of(text)
 
 
 def _show(decisions: "Iterable[Decision]", *, as_json: bool) -> None:

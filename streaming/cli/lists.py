@@ -93,8 +93,8 @@ def _show_details(
 
 
 _list_options = combined(
-    click.option("--parent", default=None, help="Parent topic."),
-    click.option("--pattern", default=None, help="Only items with an equal or matching name."),
+    click.option("--parent", help="Parent topic."),
+    click.option("--pattern", help="Only items with an equal or matching name."),
     click.option("--dialect", default="lite", show_default=True, help="Dialect of --pattern."),
     click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum of shown items."),
     click.option("--all", "everything", is_flag=True, help="Show all items."),
@@ -103,8 +103,8 @@ _list_options = combined(
     asking_options,
 )
 _who_options = combined(
-    click.option("--client", default=None, help="Only items of this client."),
-    click.option("--group", default=None, help="Only items of this group."),
+    click.option("--client", help="Only items of this client."),
+    click.option("--group", help="Only items of this group."),
 )
 
 
@@ -178,7 +178,7 @@ def list_subscriptions(**given: Any) -> None:
 
 @subscriptions.command("show")
 @click.argument("client")
-@click.option("--group", default=None, help="Group of the client.")
+@click.option("--group", help="Group of the client.")
 @_list_options
 def show_subscription(**given: Any) -> None:
     """List the entries of a client on all its parents.
@@ -240,7 +240,7 @@ def list_clients(**given: Any) -> None:
 
 @clients.command("show")
 @click.argument("client")
-@click.option("--group", default=None, help="Group of the client. [default: all of its groups]")
+@click.option("--group", help="Group of the client. [default: all of its groups]")
 @lines_option
 @asking_options
 @click.pass_context
@@ -278,7 +278,7 @@ def groups() -> None:
 
 
 @groups.command("list")
-@click.option("--group", default=None, help="Only this group.")
+@click.option("--group", help="Only this group.")
 @_list_options
 def list_groups(**given: Any) -> None:
     """List the groups of a parent with their attributes; without --parent, the parents that groups are bound to.

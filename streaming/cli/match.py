@@ -51,11 +51,11 @@ _syntax_options = combined(
         help="Dialect of patterns and topics.",
     ),
     click.option(
-        "--policy", type=click.Choice(POLICIES), default=None,
+        "--policy", type=click.Choice(POLICIES),
         help="Match policy (wamp only); without one, patterns are read in the notation with '*'.",
     ),
     click.option("--allow-inner-multi", is_flag=True, help="Allow '**' before the end of a pattern (lite only)."),
-    json_option("Print one JSON object a line."),
+    json_option("Print one JSON object per line."),
 )  # fmt: skip
 
 
@@ -66,9 +66,9 @@ _syntax_options = combined(
 @click.option("--explain", is_flag=True, help="Show the verdict on each segment.")
 @click.pass_context
 def match(ctx: click.Context, /, pattern: str, topic: str, *, as_json: bool, explain: bool, **given: Any) -> None:
-    """Tell whether PATTERN matches TOPIC.
+    """Check whether PATTERN matches TOPIC.
 
-    Exit code 0 when it does, 1 when it does not, 2 when the pattern is invalid. With --json, an invalid pattern has
+    Exit code 0 if it matches, 1 if it does not, 2 if the pattern is invalid. With --json, an invalid pattern has
     null for "matched", and the fields of `reexpand validate --json`.
 
     \b
@@ -99,10 +99,10 @@ def match(ctx: click.Context, /, pattern: str, topic: str, *, as_json: bool, exp
 def expand(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     """Print the topics of standard input that a PATTERN matches.
 
-    Standard input has one topic a line. Matching topics are printed in their order, as soon as they are read, and
+    Standard input has one topic per line. Matching topics are printed in their order, as soon as they are read, and
     repeated topics again. With --json, each topic has the patterns that match it.
 
-    Exit code 0 when at least one topic matched, 1 when none did, 2 when a pattern is invalid.
+    Exit code 0 if at least one topic matches, 1 if none does, 2 if a pattern is invalid.
 
     \b
     Example:
@@ -115,7 +115,7 @@ def expand(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, *
         for pattern in patterns:
             index.add(pattern, pattern, policy=syntax.policy)
     if sys.stdin is None:
-        raise click.UsageError("standard input is closed; give it the topics, one a line")
+        raise click.UsageError("standard input is closed; give it the topics, one per line")
     source, sink = cast("io.BufferedReader", sys.stdin.buffer), sys.stdout.buffer
     found = False
     for topics in _topics(source):
@@ -132,9 +132,9 @@ def expand(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, *
 @_syntax_options
 @click.pass_context
 def validate(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
-    """Check each PATTERN, and show how to mend an invalid one.
+    """Check each PATTERN, and show how to fix an invalid one.
 
-    Exit code 0 when all are valid, 1 when one is invalid.
+    Exit code 0 if all are valid, 1 if one is invalid.
 
     \b
     Example:
@@ -193,7 +193,7 @@ def _line(topic: str, patterns: list[str], *, as_json: bool) -> bytes:
 
 
 def _write(sink: BinaryIO, lines: list[bytes]) -> bool:
-    """Write the lines at once; return False when the reader has gone."""
+    """Write the lines at once; return False if the reader has closed it."""
     try:
         sink.write(b"".join(lines))
         sink.flush()

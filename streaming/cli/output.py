@@ -38,6 +38,12 @@ def json_line(document: str | dict[str, Any]) -> None:
     click.echo(printable_json(document if isinstance(document, str) else json.dumps(document, ensure_ascii=False)))
 
 
+def result(record: dict[str, Any], *texts: str, as_json: bool) -> None:
+    """Print a result of a verb: its record as a JSON object, or lines of text."""
+    for text in [json.dumps(record)] if as_json else texts:
+        click.echo(text)
+
+
 @contextmanager
 def progress_line() -> Iterator[Callable[[str, int, int | None], None]]:
     """Show a progress line on a terminal.

@@ -166,7 +166,7 @@ log_format_option = click.option(
 """`--log-format` of a verb, with the same effect as before the verb."""
 
 kafka_options = combined(
-    kept_option("--bootstrap-servers", default=None, help="Addresses of Kafka brokers, host:port[,host:port...]."),
+    kept_option("--bootstrap-servers", help="Addresses of Kafka brokers, host:port[,host:port...]."),
     kept_option(
         "--kafka-options", type=FILE,
         help="File of Kafka client options, one key=value per line; the place for credentials.",
@@ -177,7 +177,7 @@ kafka_options = combined(
 connection_options = combined(kafka_options, verbose_option)
 """Options of the Kafka connection, and `-v`."""
 
-checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
+checkpoint_option = click.option("--checkpoint", help="Checkpoint of the job: its directory or URI.")
 
 
 def json_option(text: str) -> Callable[[F], F]:
@@ -185,12 +185,8 @@ def json_option(text: str) -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
-updates_option = click.option(
-    "--updates", default=None, help="Updates topic of the job. [default: lite-subscription-updates]"
-)
-topic_events_option = click.option(
-    "--topic-events", default=None, help="Kafka topic of the events. [default: lite-topic-events]"
-)
+updates_option = click.option("--updates", help="Updates topic of the job. [default: lite-subscription-updates]")
+topic_events_option = click.option("--topic-events", help="Kafka topic of the events. [default: lite-topic-events]")
 parents_option = click.option(
     "--parent", "parents", multiple=True, help="Only the rows of this parent topic; repeatable."
 )

@@ -138,7 +138,7 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
     help="File with the token that a browser must send; required if other machines can reach the address.",
 )  # fmt: skip
 @root.updates_option
-@click.option("--dead-letters", default=None, help="Topic of the dead letters. [default: lite-dead-letters]")
+@click.option("--dead-letters", help="Topic of the dead letters. [default: lite-dead-letters]")
 @root.parents_option
 @click.option(
     "--max-rows", type=click.IntRange(1), default=1_000_000, show_default=True,
@@ -207,7 +207,7 @@ def console(
     help="With --topics: subscription events, one per line, whose entries count as patterns.",
 )  # fmt: skip
 @click.option(
-    "--parent", default=None,
+    "--parent",
     help="With --topics: parent topic of plain files, with one topic, or one pattern of dialect lite, per line.",
 )  # fmt: skip
 @click.option(
@@ -234,7 +234,7 @@ def advise(
     Reads the job's input topics, or files, from beginning to end, and writes nothing. Topic names come from the
     environment (REEXPAND_TOPIC_EVENTS, ...), as for `reexpand run`.
 
-    Exit code 1 when there are no topics or Kafka cannot be read, 2 when an option is wrong.
+    Exit code 1 if there are no topics or Kafka cannot be read, 2 if an option is invalid.
 
     \b
     Example:

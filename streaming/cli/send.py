@@ -75,9 +75,9 @@ def _send(kind: str | None, record: dict[str, Any], text: bytes | None = None, *
 @click.argument("topic")
 @click.option("--parent", "parentTopic", required=True, help="Parent topic.")
 @click.option("--delete", is_flag=True, help="Announce its deletion instead of its creation.")
-@click.option("--tags", default=None, help="Its tag, for selectors.")
+@click.option("--tags", help="Its tag, for selectors.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; repeatable.")
-@click.option("--ttl-ms", "ttlMs", type=int, default=None, help="Time to live in milliseconds.")
+@click.option("--ttl-ms", "ttlMs", type=int, help="Time to live in milliseconds.")
 @_sending_options
 def send_topic(
     *, topic: str, delete: bool, properties: tuple[str, ...], waits: bool, as_json: bool, **fields: Any
@@ -97,18 +97,16 @@ def send_topic(
 @click.argument("entries", nargs=-1, metavar="[ENTRY]...")
 @click.option("--client", "clientId", required=True, help="Id of the client.")
 @click.option("--group", required=True, help="Its group.")
-@click.option(
-    "--parent", "topic", default=None, help="Parent topic. Without it, `leave` ends the client on all its parents."
-)
+@click.option("--parent", "topic", help="Parent topic. Without it, `leave` ends the client on all its parents.")
 @click.option(
     "--action", type=click.Choice(list(_ACTIONS)), default="replace", show_default=True,
     help="Change of the client's set.",
 )  # fmt: skip
-@click.option("--version", type=int, default=None, help="Version of the request.")
-@click.option("--dialect", default=None, help="Dialect of the entries. [default: lite]")
-@click.option("--policy", default=None, help="Match policy, in dialect wamp.")
-@click.option("--sql", default=None, help="SQL92 selector of the group.")
-@click.option("--tag", default=None, help="TAG selector of the group.")
+@click.option("--version", type=int, help="Version of the request.")
+@click.option("--dialect", help="Dialect of the entries. [default: lite]")
+@click.option("--policy", help="Match policy, in dialect wamp.")
+@click.option("--sql", help="SQL92 selector of the group.")
+@click.option("--tag", help="TAG selector of the group.")
 @_sending_options
 def send_subscription(
     *,
@@ -141,10 +139,10 @@ def send_subscription(
 
 @send.command("group")
 @click.argument("group")
-@click.option("--parent", default=None, help="Parent topic of the group.")
+@click.option("--parent", help="Parent topic of the group.")
 @click.option("--wildcard", is_flag=True, help="The entries of its clients are patterns.")
 @click.option("--exclusive", is_flag=True, help="Each topic is received by only one of its clients.")
-@click.option("--quota", type=int, default=None, help="Maximum number of topics per client; -1 for no limit.")
+@click.option("--quota", type=int, help="Maximum number of topics per client; -1 for no limit.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute; repeatable.")
 @click.option("--delete", is_flag=True, help="Delete its attributes.")
 @_sending_options

@@ -209,7 +209,7 @@ def main(
 ) -> None:
     """Deliver the messages of parent topics until SIGTERM or Ctrl-C.
 
-    Exit code 1 when Kafka does not answer or refuses something, 2 when an option is wrong.
+    Exit code 1 if Kafka does not answer or refuses something, 2 if an option is invalid.
 
     Example: python -m streaming.examples.dispatcher --bootstrap-servers broker:9092 --parent orders
     """

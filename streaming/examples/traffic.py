@@ -80,13 +80,13 @@ def _topic(event: str, topic: str) -> SampleEvent:
     "--bootstrap-servers", required=True, envvar="REEXPAND_BOOTSTRAP_SERVERS",
     help="Kafka brokers, host:port[,host:port...].",
 )  # fmt: skip
-@click.option("--rate", type=click.FloatRange(0.1, 10_000), default=5.0, show_default=True, help="Events a second.")
+@click.option("--rate", type=click.FloatRange(0.1, 10_000), default=5.0, show_default=True, help="Events per second.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another number makes other traffic.")
 @click.option("--count", type=click.IntRange(1), default=None, help="Number of events; without it there is no end.")
 def main(bootstrap_servers: str, rate: float, seed: int, count: int | None) -> None:
     """Send sample events to the job's inputs until SIGTERM or Ctrl-C.
 
-    Exit code 1 when Kafka does not answer or does not take the events.
+    Exit code 1 if Kafka does not answer or does not take the events.
 
     \b
     Example:
