@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Offsets = Mapping[str, Mapping[int, int]]
 """Offsets by topic and partition."""
 
-START_ANEW: Final = (
-    "start anew, with --checkpoint for a new folder and --updates for a new topic: "
+START_OVER: Final = (
+    "start over, with --checkpoint for a new folder and --updates for a new topic: "
     "the job then reads its inputs from the beginning and writes the whole relation"
 )
 """Advice if checkpoint and topics do not fit, which always leads to the relation of the inputs."""
@@ -126,7 +126,7 @@ def check_identity(
         raise TopicReplaced(
             f"the checkpoint {settings.checkpoint} belongs to the updates topic {former.name}, not to "
             f"{settings.updates}: to another topic the job would write only what changes. "
-            f"Set updates back to {former.name}, or {START_ANEW}."
+            f"Set updates back to {former.name}, or {START_OVER}."
         )
     missing = [name for name in wanted.values() if name in absent]
     replaced = [
@@ -138,15 +138,15 @@ def check_identity(
         raise TopicReplaced(
             f"Kafka at {settings.bootstrap_servers} has none of the topics of the checkpoint {settings.checkpoint}"
             f"{'; topics of the same names are others' if replaced else ''}: it is another Kafka, or all topics were "
-            f"deleted. Set bootstrap_servers back, or {START_ANEW}. {_IF_RESTORED}."
+            f"deleted. Set bootstrap_servers back, or {START_OVER}. {_IF_RESTORED}."
         )
     if set(missing + replaced).isdisjoint(events(settings)):
         advice = rebuild(settings)
     else:
-        advice = f"{START_ANEW}. Events of which only the former topic knew must be sent again"
+        advice = f"{START_OVER}. Events that only the former topic contained must be sent again"
     problems = [
         *(f"the topic {name} does not exist" for name in missing),
-        *(f"the topic {name} was deleted and created anew" for name in replaced),
+        *(f"the topic {name} was deleted and created again" for name in replaced),
     ]
     raise TopicReplaced(
         f"{'; '.join(problems)}: the checkpoint {settings.checkpoint} does not fit it any more. "
@@ -196,14 +196,14 @@ def check_unread(settings: Settings, positions: Offsets, beginnings: Offsets, en
                 raise TopicReplaced(
                     f"the topic {topic}, partition {partition}, "
                     f"{'does not exist' if end is None else f'ends at offset {end}'}, and the checkpoint "
-                    f"{settings.checkpoint} has read it up to offset {position}: the topic was created anew, has lost "
-                    f"records, or belongs to another Kafka. Set bootstrap_servers back, or {START_ANEW}."
+                    f"{settings.checkpoint} has read it up to offset {position}: the topic was created again, has lost "
+                    f"records, or belongs to another Kafka. Set bootstrap_servers back, or {START_OVER}."
                 )
     lost = list(_removed(positions, beginnings))
     if lost:
         raise RecordsLost(
             f"records were removed from Kafka before the job has read them: {'; '.join(lost)}. The relation cannot "
-            f"be right without them. To go on with what is left, {START_ANEW}; add --accept-loss. "
+            f"be right without them. To go on with what is left, {START_OVER}; add --accept-loss. "
             "`reexpand topics --fix` keeps further records for ever."
         )
 
@@ -219,7 +219,7 @@ def check_complete(settings: Settings, beginnings: Offsets, compacted: Collectio
     if lost:
         raise RecordsLost(
             f"the checkpoint {settings.checkpoint} is new, and the inputs are not complete: {'; '.join(lost)}. "
-            "What they said would be missing in the relation. Where a former checkpoint is left, `reexpand rebuild "
+            "Their effect would be missing in the relation. If a former checkpoint exists, `reexpand rebuild "
             "--from-state` goes on from its state. Otherwise send all events again, to new topics, or start with "
             "--accept-loss to go on without them. `reexpand topics --fix` keeps further records for ever."
         )
@@ -241,9 +241,9 @@ def check_empty(settings: Settings, records: int) -> None:
     """
     if records:
         raise UpdatesUnknown(
-            f"the checkpoint {settings.checkpoint} is new, but the updates topic {settings.updates} holds updates of "
-            "another one: rows that hold no longer would stay in it. Start with the former checkpoint, or with "
-            f"--updates for a new topic. If the former checkpoint is lost, {rebuild(settings, lost=True)}."
+            f"the checkpoint {settings.checkpoint} is new, but the updates topic {settings.updates} contains updates "
+            "of another one: outdated rows would stay in it. Start with the former checkpoint, or with --updates "
+            f"for a new topic. If the former checkpoint is lost, {rebuild(settings, lost=True)}."
         )
 
 
@@ -260,7 +260,7 @@ def check_ahead(settings: Settings, written: Collection[EntryPlace], planned: Of
         position = planned.get(place.topic, {}).get(place.partition, 0)
         if place.topic in events(settings) and place.offset >= position:
             raise UpdatesUnknown(
-                f"the updates topic {settings.updates} holds an update because of {place}, and the checkpoint "
+                f"the updates topic {settings.updates} contains an update because of {place}, and the checkpoint "
                 f"{settings.checkpoint} has read that topic only up to offset {position}: the checkpoint is an older "
                 "copy, or another job has written to the topic. Start with the latest checkpoint, or "
                 f"{rebuild(settings)}."
@@ -278,8 +278,8 @@ def check_marked(settings: Settings, marked: int, planned: int) -> None:
     """
     if marked > planned:
         raise UpdatesUnknown(
-            f"micro-batch {marked - 1} of the checkpoint {settings.checkpoint} is written, and the checkpoint knows "
-            f"of none after micro-batch {planned - 1}: it is an older copy. Start with the latest checkpoint, or "
+            f"micro-batch {marked - 1} of the checkpoint {settings.checkpoint} is written, but the checkpoint has "
+            f"planned none after micro-batch {planned - 1}: it is an older copy. Start with the latest checkpoint, or "
             f"{rebuild(settings)}."
         )
 

@@ -34,7 +34,7 @@ _CONSEQUENCES: Final = {
 """Consequences of another value in the configuration of an input topic."""
 
 _LOST_TICKS: Final = "ticks and alarms may disappear before a job that was stopped has read them"
-_WITHOUT_COMPACTION: Final = "it grows without end, or loses updates that still hold"
+_WITHOUT_COMPACTION: Final = "it grows without end, or loses current updates"
 
 
 class Flaw(NamedTuple):

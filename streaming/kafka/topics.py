@@ -169,7 +169,7 @@ def remove_records(
         _result(partition.topic, future, "DELETE", "Records of {!r} cannot be removed")
 
 
-_UNSEEN: Final = "The topic {!r} cannot be looked at"
+_UNSEEN: Final = "The topic {!r} cannot be described"
 
 
 def _admin(bootstrap_servers: str, client_options: Options | None) -> AdminClient:

@@ -138,7 +138,7 @@ class TopicWatch:
         clock = self._topics["clock"]
         if clock.name in absent or found.get(clock.name, clock.id) != clock.id:
             raise JobFailed(
-                f"the topic {clock.name} was deleted, or created anew, while the job ran. Start the job again: "
+                f"the topic {clock.name} was deleted, or created again, while the job ran. Start the job again: "
                 "it makes the topic anew, and nothing is lost."
             )
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from streaming import coordinator
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, CheckpointMismatch, CheckpointUnusable
-from streaming.kafka.facts import START_ANEW, NotedTopic, Offsets, rebuild
+from streaming.kafka.facts import START_OVER, NotedTopic, Offsets, rebuild
 from streaming.kafka.permissions import own_group, partition_names
 from streaming.spark import positions
 from streaming.spark.failures import one_line

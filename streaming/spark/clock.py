@@ -68,7 +68,7 @@ def prepare(
     if is_another or is_shorter:
         checkpoint.move(spark, settings, settings.clock, present)
         CheckpointFiles(spark, settings.checkpoint).write(NOTE, orjson.dumps({_REMIND: True}))
-        log.warning("the topic %s was deleted or created anew; the job goes on with the new one", settings.clock)
+        log.warning("the topic %s was deleted or created again; the job goes on with the new one", settings.clock)
 
 
 def remind(spark: SparkSession, settings: Settings) -> None:

@@ -23,7 +23,7 @@ def explained(failure: str, settings: Settings) -> str:
     if "CHECKPOINT_MISSING_METADATA_FILE" in failure:
         return (
             f"{folder}/query/metadata is missing, and Spark does not go on without it. "
-            "Restore a copy of the checkpoint, or start anew with a new one."
+            "Restore a copy of the checkpoint, or start over with a new one."
         )
     if "DirectByteBufferOutputStream cannot grow" in failure or "OutOfMemory" in failure:
         return _no_room(settings)
@@ -36,7 +36,7 @@ def explained(failure: str, settings: Settings) -> str:
         return failure
     return (
         f"Spark cannot read the state in {folder}/query/state: a file there is missing or damaged. "
-        f"Restore a copy of the checkpoint, or start anew with a new one. {failure}"
+        f"Restore a copy of the checkpoint, or start over with a new one. {failure}"
     )
 
 

@@ -157,7 +157,7 @@ def test_a_recreated_input_is_refused(jobs: Jobs) -> None:
     recreate(jobs.streams, topic)
     names = {f"n{number}" for number in range(20)}
     born(jobs.streams, *names)
-    said = jobs.refuses(TopicReplaced, f"the topic {topic} was deleted and created anew")
+    said = jobs.refuses(TopicReplaced, f"the topic {topic} was deleted and created again")
     assert "--checkpoint for a new folder and --updates for a new topic" in said
     other = jobs.anew()
     other.works()
@@ -189,7 +189,7 @@ def test_restored_topics_are_used_once_they_are_accepted(jobs: Jobs) -> None:
     names = [jobs.settings.topic_events, jobs.settings.updates]
     records = [message for name in names for message in jobs.streams.read(name)]
     recreate(jobs.streams, *names)
-    jobs.refuses(TopicReplaced, *(f"the topic {name} was deleted and created anew" for name in names))
+    jobs.refuses(TopicReplaced, *(f"the topic {name} was deleted and created again" for name in names))
     jobs.refuses(TopicReplaced, "start once with --accept-topics")
     with pytest.raises(TopicReplaced, match="ends at offset 0"):  # not yet restored
         jobs.works(accept_topics=True)
@@ -229,7 +229,7 @@ def test_another_kafka_is_refused(jobs: Jobs, own_broker: StartBroker) -> None:
 def test_a_new_checkpoint_is_refused_for_updates_of_a_former_one(jobs: Jobs) -> None:
     """A row that the former one removed later would stay."""
     shutil.rmtree(jobs.streams.checkpoint)
-    jobs.refuses(UpdatesUnknown, f"the updates topic {jobs.settings.updates} holds updates of another one")
+    jobs.refuses(UpdatesUnknown, f"the updates topic {jobs.settings.updates} contains updates of another one")
     other = Jobs(jobs.spark, jobs.streams, {"updates": f"{jobs.streams.prefix}-updates-2"})
     other.works()
     assert other.relation() == {"t1", "t2"}
@@ -369,7 +369,7 @@ def test_a_topic_that_is_created_anew_while_the_job_runs(jobs: Jobs, topic_watch
     topic = facts.names(jobs.settings)[role]
     assert sees(topic_watch, 2) is None
     recreate(jobs.streams, topic)
-    assert f"the topic {topic} was deleted and created anew" in (sees(topic_watch, 10) or "")
+    assert f"the topic {topic} was deleted and created again" in (sees(topic_watch, 10) or "")
 
 
 @pytest.mark.long
@@ -388,7 +388,7 @@ def test_the_clock_goes_while_the_job_runs(
     """Spark itself may try to read it for minutes."""
     clock = jobs.settings.clock
     happens(jobs.streams, clock)
-    assert f"the topic {clock} was deleted, or created anew, while the job ran" in (sees(topic_watch, 10) or "")
+    assert f"the topic {clock} was deleted, or created again, while the job ran" in (sees(topic_watch, 10) or "")
 
 
 def failure(jobs: Jobs, happens: Callable[[], None]) -> str:
@@ -407,7 +407,7 @@ def test_spark_fails_because_of_a_topic(jobs: Jobs, topic_watch: TopicWatch) -> 
     born(jobs.streams, "t3")
     text = failure(jobs, lambda: recreate(jobs.streams, topic))
     said = str(topic_watch.explain(text))
-    assert f"the topic {topic} was deleted and created anew" in said
+    assert f"the topic {topic} was deleted and created again" in said
     assert "failOnDataLoss" not in said
 
 
@@ -440,7 +440,7 @@ def test_the_job_ends_with_a_sentence(streams: Streams, tmp_path: Path) -> None:
     try:
         assert again.process.wait(SETTLE_SECONDS) == REFUSED
         for text in (said, again.said()):
-            assert f"Error: the topic {topic} was deleted and created anew" in text
+            assert f"Error: the topic {topic} was deleted and created again" in text
             assert "Traceback" not in text
             assert "\tat " not in text
     finally:

@@ -198,7 +198,7 @@ def test_a_clock_topic_that_goes_while_the_job_runs(streams: Streams, tmp_path: 
         said = job.said()
     finally:
         job.close()
-    assert f"the topic {streams.settings.clock} was deleted, or created anew, while the job ran. Start" in said
+    assert f"the topic {streams.settings.clock} was deleted, or created again, while the job ran. Start" in said
     assert "failOnDataLoss" not in said
     create_topics(streams.bootstrap_servers, specs(streams.settings))  # as somebody else might
     scene.born("p", "b")

@@ -45,7 +45,7 @@ def _parts_put_back_afterwards(stage: Stage) -> Iterator[None]:
 def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
     shutil.rmtree(stage.streams.checkpoint)
-    sentence = stage.is_refused(REFUSED, "holds updates of another one")
+    sentence = stage.is_refused(REFUSED, "contains updates of another one")
     stage.starts_anew()
     return Struck(proof, f"refused, exit 2: {shortened(sentence)}; started anew")
 

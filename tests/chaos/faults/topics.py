@@ -19,7 +19,7 @@ ALL = 2**62
 
 
 def _refused_then_anew(stage: Stage, text: str, *options: str) -> str:
-    """Check that a start is refused with a text, start anew, and return what was said."""
+    """Check that a start is refused with a text, start over, and return what was said."""
     sentence = stage.is_refused(REFUSED, text)
     stage.load.go()
     stage.starts_anew(*options)
@@ -28,7 +28,7 @@ def _refused_then_anew(stage: Stage, text: str, *options: str) -> str:
 
 @fault(
     "input-recreated-stopped",
-    "the topic events are deleted and created anew while the job is stopped, and grow past the offset that it read",
+    "the topic events are deleted and created again while the job is stopped, and grow past the offset that it read",
     OVER,
 )
 def _(stage: Stage) -> Struck:
@@ -43,10 +43,10 @@ def _(stage: Stage) -> Struck:
         stage.load.send([topic(parent, f"grown__{number}") for number in range(longer)])
     grown = stage.streams.ends(name)
     assert any(grown[number] > end > 0 for number, end in read.items()), "the new topic is too short"
-    return Struck(proof, _refused_then_anew(stage, f"the topic {name} was deleted and created anew"))
+    return Struck(proof, _refused_then_anew(stage, f"the topic {name} was deleted and created again"))
 
 
-@fault("input-recreated-running", "the topic events are deleted and created anew while the job runs", OVER)
+@fault("input-recreated-running", "the topic events are deleted and created again while the job runs", OVER)
 def _(stage: Stage) -> Struck:
     name = stage.streams.settings.topic_events
     return _ends_while_running(stage, name, lambda: recreate(stage.streams, name))
@@ -86,7 +86,7 @@ def _(stage: Stage) -> Struck:
 
 @fault(
     "updates-restored-empty",
-    "the updates topic is deleted, and created anew by somebody; its id is accepted",
+    "the updates topic is deleted, and created again by somebody; its id is accepted",
     "`reexpand verify --repair`",
 )
 def _(stage: Stage) -> Struck:
@@ -95,7 +95,7 @@ def _(stage: Stage) -> Struck:
     stage.stop()
     name = stage.streams.settings.updates
     recreate(stage.streams, name)
-    sentence = stage.is_refused(REFUSED, f"the topic {name} was deleted and created anew")
+    sentence = stage.is_refused(REFUSED, f"the topic {name} was deleted and created again")
     stage.reads_updates_anew()
     code, said = stage.command("verify", "--repair")
     assert code == 0, said
@@ -167,7 +167,7 @@ def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
     delete(stage.streams, stage.streams.settings.dead_letters)
     stage.start()
-    return Struck(proof, "created anew, goes on")
+    return Struck(proof, "created again, goes on")
 
 
 @fault("clock-deleted", "the clock topic is deleted while the job runs", "start the job")

@@ -34,7 +34,7 @@ def text_of(kind: type[Exception], check: Callable[..., None], *arguments: Any) 
     assert re.match(r"\w", said)
     assert said.endswith(".")
     assert ".." not in said
-    assert said.count(facts.START_ANEW) + said.count(facts.START_ANEW[1:]) <= 2
+    assert said.count(facts.START_OVER) + said.count(facts.START_OVER[1:]) <= 2
     return said
 
 
@@ -59,7 +59,7 @@ def test_a_topic_that_is_missing_or_another_one_is_named(role: str) -> None:
     missing = text_of(TopicReplaced, facts.check_identity, NOTED, without([name]), [name])
     assert missing.startswith(f"the topic {name} does not exist: ")
     another = text_of(TopicReplaced, facts.check_identity, NOTED, {**FOUND, name: "another"})
-    assert another.startswith(f"the topic {name} was deleted and created anew: ")
+    assert another.startswith(f"the topic {name} was deleted and created again: ")
     assert "--accept-topics" in another
     assert "--accept-topics" not in missing
     for said in (missing, another):

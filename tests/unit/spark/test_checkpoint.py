@@ -9,7 +9,7 @@ import pytest
 
 from streaming.config import Settings, load
 from streaming.errors import CheckpointInUse, CheckpointMismatch
-from streaming.kafka.facts import START_ANEW, NotedTopic
+from streaming.kafka.facts import START_OVER, NotedTopic
 from streaming.spark import checkpoint
 from streaming.storage import journal
 from tests.unit.spark.conftest import Files
@@ -68,7 +68,7 @@ def test_an_identity_that_cannot_be_read_is_named_with_the_way_out(folder: Path,
     (folder / "reexpand.json").write_bytes(content)
     said = refusal(folder)
     assert said.startswith(f"{folder}/reexpand.json cannot be read: ")
-    assert f"Restore the file from a copy of the checkpoint, or {START_ANEW}" in said
+    assert f"Restore the file from a copy of the checkpoint, or {START_OVER}" in said
 
 
 def test_a_query_without_an_identity_is_not_taken_for_a_new_checkpoint(folder: Path) -> None:
