@@ -195,27 +195,28 @@ class _UnknownTopics:
     _LONGEST_SECONDS = 5.0
 
     def __init__(self) -> None:
-        self.due_at = inf
         self._due: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
+
+    @property
+    def due_at(self) -> float:
+        """Time of the next attempt for any topic."""
+        return min(self._due.values(), default=inf)
 
     def put(self, topic: str, now: float) -> None:
         """Schedule the next attempt for a topic."""
         pause = self._pauses.get(topic, self._FIRST_SECONDS)
         self._pauses[topic] = min(2 * pause, self._LONGEST_SECONDS)
         self._due[topic] = now + pause
-        self.due_at = min(self.due_at, now + pause)
 
     def take(self, now: float) -> set[str]:
         """Return the topics that are due now."""
         found = {topic for topic, at in self._due.items() if at <= now}
         for topic in found:
             del self._due[topic]
-        self.due_at = min(self._due.values(), default=inf)
         return found
 
     def forget(self, topic: str) -> None:
         """Remove a topic that was found, or is no longer received."""
         self._pauses.pop(topic, None)
         self._due.pop(topic, None)
-        self.due_at = min(self._due.values(), default=inf)

@@ -11,13 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming.config import Settings
 from streaming.errors import ReexpandError
-from streaming.examples.job import Job
+from streaming.examples.job import Job, prepared
 from streaming.examples.scenario import SCENES, relation
 from streaming.examples.verdict import Coordinates, Follower, ReceivedUpdate, Transcript, judge, read_relation
-from streaming.kafka import specs
-from streaming.kafka.topics import create_topics
 from streaming.kafka.writer import Writer
 from streaming.local import jars
 from streaming.local.broker import Broker
@@ -27,6 +24,7 @@ from streaming.records.model import Stream
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from streaming.config import Settings
     from streaming.examples.scenario import Step
     from streaming.examples.screen import Screen
     from streaming.examples.verdict import Verdict
@@ -80,13 +78,7 @@ def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
         if on_cluster:
             screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting a Spark cluster of two workers")
             cluster = stack.enter_context(SparkCluster(folder / "cluster"))
-        # The defaults of `reexpand run`. Settings in the environment are for the user's own jobs.
-        settings = Settings.model_construct(
-            bootstrap_servers=broker.bootstrap_servers,
-            checkpoint=str(folder / "checkpoint"),
-            master=cluster and cluster.url,
-        )
-        create_topics(broker.bootstrap_servers, specs.specs(settings))
+        settings = prepared(broker, folder, cluster and cluster.url)
         screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting Spark")
         job = stack.enter_context(Job(settings, folder / "job.log", folder / "spark"))
         follower = stack.enter_context(Follower(settings))

@@ -44,6 +44,18 @@ _UPDATE_SECONDS = 600.0
 _REHEARSAL_STOP_SECONDS = 300.0
 
 
+def prepared(broker: Broker, folder: Path, master: str | None = None) -> Settings:
+    """Return the settings of a job on this broker, which are the defaults of `reexpand run`, and create its topics.
+
+    Settings in the environment are for the user's own jobs.
+    """
+    settings = Settings.model_construct(
+        bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint"), master=master
+    )
+    create_topics(broker.bootstrap_servers, specs.specs(settings))
+    return settings
+
+
 class Job:
     """`reexpand run` as a child process, which ends with this process.
 
@@ -63,7 +75,6 @@ class Job:
             *(("--master", settings.master) if settings.master is not None else ()),
             *("--http", "127.0.0.1:0"),
         ]
-        # The demo uses the defaults. Settings in the environment are for the user's own jobs.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}
         own = {"SPARK_LOCAL_DIRS": str(scratch), "PYTHONUNBUFFERED": "1", **short_lived(inherited)}
         if java_options:
@@ -143,10 +154,7 @@ def rehearse(archive: Path) -> None:
         folder = Path(name)
         loaded, log = folder / "classes", folder / "job.log"
         with Broker(folder / "kafka") as broker:
-            settings = Settings.model_construct(
-                bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint")
-            )
-            create_topics(broker.bootstrap_servers, specs.specs(settings))
+            settings = prepared(broker, folder)
             names = dict(zip(Stream, settings.inputs, strict=True))
             writer = Writer(settings.bootstrap_servers, {}, DemoFailed)
             for step in (step for scene in SCENES for step in scene.steps):

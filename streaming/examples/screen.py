@@ -83,30 +83,30 @@ class Screen:
 
     def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
         """Show a step of the demo, and restart the progress bar."""
-        if not self._write("phase", what=what, total=total, done=done):
+        if not self.write("phase", what=what, total=total, done=done):
             self._restart_bar(what, total, done)
-            self._line(Text(what, "dim"))
+            self.line(Text(what, "dim"))
 
     def downloading(self, done: int, total: int, what: str) -> None:
         """Show the progress of downloads. As text, this is a line at the first jar, and the progress bar."""
-        if self._write("download", what=what, total=total, done=done):
+        if self.write("download", what=what, total=total, done=done):
             return
         if not self._downloading:
             self._downloading = True
-            self._line(Text("downloading the jars of Kafka and Spark, once", "dim"))
+            self.line(Text("downloading the jars of Kafka and Spark, once", "dim"))
         self._restart_bar(f"downloading {what}", total, done)
 
     def scene(self, scene: Scene) -> None:
         """Show the title of a scene."""
-        if not self._write("scene", title=scene.title):
+        if not self.write("scene", title=scene.title):
             self._print(Text())
             self._print(Text(scene.title, "bold"))
 
     def sent(self, step: Step) -> None:
         """Show an event. In JSON, the record is text, because some records are not JSON."""
-        if self._write("sent", stream=step.stream, says=step.says, key=step.key, value=step.value.decode()):
+        if self.write("sent", stream=step.stream, says=step.says, key=step.key, value=step.value.decode()):
             return
-        self._line(Text.assemble((">", "cyan"), f" {step.says}"))
+        self.line(Text.assemble((">", "cyan"), f" {step.says}"))
         if self._task is not None:
             self._progress.advance(self._task)
             task = self._progress.tasks[0]
@@ -116,7 +116,7 @@ class Screen:
     def update(self, update: ReceivedUpdate, *, cold: bool) -> None:
         """Show an update: client, topic, patterns, cause and latency."""
         row, path, latency = update.row, update.path, update.latency_ms
-        if self._write(
+        if self.write(
             "update", op=update.op, parentTopic=row.parent, group=row.group, clientId=row.client_id,
             liteTopic=row.lite_topic, patterns=update.patterns, cause=update.cause, path=path, latencyMs=latency,
             cold=cold,
@@ -131,7 +131,7 @@ class Screen:
         else:
             by = f"by {', '.join(update.patterns)}"
         cause = f"{path}: {update.cause.lower().replace('_', ' ')}"
-        self._line(
+        self.line(
             Text.assemble(
                 "  ",
                 (f"{mark} {row.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style),
@@ -142,16 +142,16 @@ class Screen:
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Show a dead letter: reason, message and source."""
-        if self._write("dead-letter", reason=letter.reason, message=letter.message, source=letter.source._asdict()):
+        if self.write("dead-letter", reason=letter.reason, message=letter.message, source=letter.source._asdict()):
             return
         topic, partition, offset = letter.source
         place = (f"  {topic}[{partition}]@{offset}", "dim")
-        self._line(Text.assemble("  ", (f"! {letter.reason}", "yellow"), f": {letter.message}", place))
+        self.line(Text.assemble("  ", (f"! {letter.reason}", "yellow"), f": {letter.message}", place))
 
     def verdict(self, verdict: Verdict) -> None:
         """Show the outcome: a table, and any differences."""
         p50, p95 = verdict.percentile_ms(50), verdict.percentile_ms(95)
-        if self._write(
+        if self.write(
             "summary",
             ok=verdict.ok,
             check=verdict.sentence,
@@ -187,7 +187,7 @@ class Screen:
     def kept(self, settings: Settings, log_file: str) -> None:
         """Show the address, and a command that sends an event."""
         address, command = settings.bootstrap_servers, by_hand(settings)
-        if self._write("kept", bootstrapServers=address, log=log_file, sendByHand=command):
+        if self.write("kept", bootstrapServers=address, log=log_file, sendByHand=command):
             return
         self._print(Text())
         self._print(Text(f"Kafka listens on {address}. The log of the job is {log_file}."))
@@ -201,13 +201,14 @@ class Screen:
         count = f"{done}/{total}" if total else ""
         self._task = self._progress.add_task(what, total=total, completed=done, count=count)
 
-    def _write(self, kind: str, **fields: Any) -> bool:
+    def write(self, kind: str, **fields: Any) -> bool:
         """Write a JSON object; return False if the output is text."""
         if self._as_json:
             click.echo(json.dumps({"type": kind, "at": round(time.monotonic() - self._started, 3), **fields}))
         return self._as_json
 
-    def _line(self, text: Text) -> None:
+    def line(self, text: Text) -> None:
+        """Print a line with the seconds since the start."""
         self._print(Text.assemble((f"{time.monotonic() - self._started:5.1f} s  ", "dim"), text))
 
     def _print(self, text: Text) -> None:

@@ -30,6 +30,13 @@ _JAVA_ONLY: Final = frozenset(
 _STORES: Final = frozenset(f"ssl.{store}.{part}" for store in ("keystore", "truststore")
                            for part in ("location", "password", "type"))  # fmt: skip
 
+_STORE_NAMES: Final = {
+    ("keystore", "PEM"): ("ssl.certificate.location", "ssl.key.location"),
+    ("keystore", "PKCS12"): ("ssl.keystore.location",),
+    ("truststore", "PEM"): ("ssl.ca.location",),
+}
+"""Options of librdkafka with the location of a store, by kind of store and file."""
+
 _INLINE: Final = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
@@ -116,7 +123,7 @@ def is_secret(name: str) -> bool:
 
 def _translated(given: Mapping[str, str], file: str) -> dict[str, str]:
     """Translate Java option names to librdkafka's. Unknown names pass through."""
-    found = {**_key_store(given, file), **_trust_store(given, file)}
+    found = {**_store("keystore", given, file), **_store("truststore", given, file)}
     for name, value in given.items():
         if name == "sasl.jaas.config":
             found |= _login(value, file)
@@ -129,33 +136,18 @@ def _translated(given: Mapping[str, str], file: str) -> dict[str, str]:
     return found
 
 
-def _key_store(given: Mapping[str, str], file: str) -> dict[str, str]:
-    location = given.get("ssl.keystore.location")
+def _store(store: str, given: Mapping[str, str], file: str) -> dict[str, str]:
+    location = given.get(f"ssl.{store}.location")
     if location is None:
         return {}
-    kind = given.get("ssl.keystore.type", "JKS").upper()
-    if kind == "PEM":
-        return {"ssl.certificate.location": location, "ssl.key.location": location}
-    if kind == "PKCS12":
-        return {"ssl.keystore.location": location, "ssl.keystore.password": given.get("ssl.keystore.password", "")}
-    raise _unreadable("keystore", kind, file)
-
-
-def _trust_store(given: Mapping[str, str], file: str) -> dict[str, str]:
-    location = given.get("ssl.truststore.location")
-    if location is None:
-        return {}
-    kind = given.get("ssl.truststore.type", "JKS").upper()
-    if kind == "PEM":
-        return {"ssl.ca.location": location}
-    raise _unreadable("truststore", kind, file)
-
-
-def _unreadable(store: str, kind: str, file: str) -> ConfigInvalid:
-    return ConfigInvalid(
-        f"{file}: ssl.{store}.location is a store of the type {kind}, which librdkafka cannot read. "
-        f"Give a PEM file, with ssl.{store}.type=PEM; both clients read that."
-    )
+    kind = given.get(f"ssl.{store}.type", "JKS").upper()
+    if (store, kind) not in _STORE_NAMES:
+        raise ConfigInvalid(
+            f"{file}: ssl.{store}.location is a store of the type {kind}, which librdkafka cannot read. "
+            f"Give a PEM file, with ssl.{store}.type=PEM; both clients read that."
+        )
+    password = {"ssl.keystore.password": given.get("ssl.keystore.password", "")} if kind == "PKCS12" else {}
+    return {**dict.fromkeys(_STORE_NAMES[store, kind], location), **password}
 
 
 def _login(text: str, file: str) -> dict[str, str]:

@@ -11,9 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import orjson
+
 from streaming.client import UPDATES, Op, Subscriber, SubscriptionClient
 from streaming.errors import ClientError, ExtraMissing, NotWritten
-from streaming.rocketmq.requests import WRITE_SECONDS, InputWriter, OffsetOption, PatternSet, group_event
+from streaming.kafka.writer import Writer
+from streaming.rocketmq.requests import OffsetOption, PatternSet, group_event
 from streaming.rocketmq.subscriptions import Keeper, OwnLiteTopics
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ PATTERN_CLIENT = "@reexpand"
 
 _READY_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
+_WRITE_SECONDS = 30.0
 _REPEAT_SECONDS = 1.0
 """Timeout in seconds for writing a repetition, which delays requests to RocketMQ."""
 
@@ -183,7 +187,8 @@ class WildcardLiteConsumer:
         self._patterns = PatternSet(self._official.client_id, group, parent, dialect, selector)
         self._changing = threading.Lock()
         self._kafka = bootstrap_servers, dict(kafka_options or {})
-        self._writer = InputWriter(bootstrap_servers, group, self._kafka[1])
+        self._writer = Writer(bootstrap_servers, self._kafka[1], NotWritten, {"message.timeout.ms": 0})
+        self._writing = threading.Lock()
         self._topics = topics
         self._lite_topics = OwnLiteTopics()
         self._keeper = Keeper(self._official, self._lite_topics, self._attend, sync_seconds)
@@ -210,7 +215,7 @@ class WildcardLiteConsumer:
             self._lite_topics.limit(self._official.quota, self._official.max_name_bytes)
             self._keeper.start()
             if self._declared is not None:
-                self._writer.write(self._topics.group_events, self._declared)
+                self._write(self._topics.group_events, self._declared)
             servers, options = self._kafka
             self._updates = SubscriptionClient(
                 servers,
@@ -292,7 +297,7 @@ class WildcardLiteConsumer:
             return
         self._stop.set()
         try:
-            self._writer.write(self._topics.subscription_events, self._patterns.end(), _CLOSE_SECONDS)
+            self._write(self._topics.subscription_events, self._patterns.end(), _CLOSE_SECONDS)
         except NotWritten as error:
             log.warning("the job ends %s only when its lease expires: %s", self.client_id, error)
         self._end_clients()
@@ -304,9 +309,15 @@ class WildcardLiteConsumer:
             self._updates.close()
         self._official.stop()
 
-    def _request(self, value: dict[str, Any] | None, seconds: float = WRITE_SECONDS) -> None:
+    def _request(self, value: dict[str, Any] | None, seconds: float = _WRITE_SECONDS) -> None:
         if value is not None:
-            self._writer.write(self._topics.subscription_events, value, seconds)
+            self._write(self._topics.subscription_events, value, seconds)
+
+    def _write(self, topic: str, value: dict[str, Any], seconds: float = _WRITE_SECONDS) -> None:
+        """Write a record, and wait for Kafka. After a timeout the write continues."""
+        with self._writing:
+            self._writer.send(topic, orjson.dumps(value), self._subscriber.group.encode())
+            self._writer.flush(seconds)
 
     def _on_change(self, change: Change) -> None:
         self._lite_topics.apply(change)

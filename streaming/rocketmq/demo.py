@@ -5,27 +5,22 @@ It runs Kafka, RocketMQ, the job and the watcher, and compares the received mess
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
-import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-from rich.console import Console
 from rich.text import Text
 
 from streaming import oracle
-from streaming.config import Settings
 from streaming.errors import DemoFailed
 from streaming.examples.demo import play_in
-from streaming.examples.job import START, Job
+from streaming.examples.job import START, Job, prepared
 from streaming.examples.scenario import ORDERS
-from streaming.kafka import specs as topics
-from streaming.kafka.topics import create_topics
+from streaming.examples.screen import Screen
 from streaming.local import jars
 from streaming.local.broker import Broker
 from streaming.local.guardian import guarded
@@ -38,6 +33,8 @@ from streaming.rocketmq.server import RocketMQ
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from streaming.config import Settings
 
 _READY_SECONDS = 120.0
 _SETTLE_SECONDS = 60.0
@@ -152,19 +149,14 @@ class LitePlay:
         self.deleted: set[str] = set()
         self.arrived: dict[Arrival, float] = {}
         self.repeated = 0
-        self._console = None if as_json else Console(highlight=False, emoji=False)
-        self._started = time.monotonic()
+        self._screen = Screen(as_json=as_json)
         self._lock = threading.Lock()
 
     def show(self, kind: str, text: str, style: str = "", **fields: Any) -> None:
         """Print a line."""
-        at = time.monotonic() - self._started
         with self._lock:
-            if self._console is None:
-                sys.stdout.write(json.dumps({"type": kind, "at": round(at, 3), "says": text, **fields}) + "\n")
-                sys.stdout.flush()
-            else:
-                self._console.print(Text.assemble((f"{at:5.1f} s  ", "dim"), (printable(text), style)), soft_wrap=True)
+            if not self._screen.write(kind, says=text, **fields):
+                self._screen.line(Text(printable(text), style))
 
     def send(self, producer: Any, topic: str) -> None:
         """Send a message to a lite topic."""
@@ -209,10 +201,7 @@ def _run(folder: Path, play: LitePlay) -> int:
         broker = stack.enter_context(Broker(folder / "kafka"))
         rocketmq = stack.enter_context(RocketMQ(folder / "rocketmq"))
         admin.create(rocketmq.broker, [ORDERS], {user.name: ORDERS for user in USERS})
-        settings = Settings.model_construct(
-            bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint"), master=None
-        )
-        create_topics(broker.bootstrap_servers, topics.specs(settings))
+        settings = prepared(broker, folder)
         play.show("phase", f"Kafka {broker.bootstrap_servers}, RocketMQ {rocketmq.endpoints}; starting job and watcher")
         stack.enter_context(_watcher(settings, rocketmq, folder))
         jobs = stack.enter_context(ExitStack())

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-
 from matcher import validate
-from streaming.errors import ConfigInvalid, NotWritten
-from streaming.kafka.writer import Writer
+from streaming.errors import ConfigInvalid
 from streaming.records.model import BIND_TOPIC, WILDCARD, Action
 
 if TYPE_CHECKING:
@@ -129,34 +125,6 @@ class PatternSet:
 
     def _request(self, action: Action, patterns: list[str]) -> dict[str, Any]:
         return {"action": action.value, **self._common, "liteTopicSet": patterns}
-
-
-class InputWriter:
-    """Ordered writer of a client's records to inputs of the job.
-
-    Args:
-        bootstrap_servers: Kafka brokers.
-        group: group of the client, the key of its records.
-        options: additional librdkafka options.
-
-    Raises:
-        ConfigInvalid: an option is invalid.
-    """
-
-    def __init__(self, bootstrap_servers: str, group: str, options: Mapping[str, Any]) -> None:
-        self._group = group
-        self._lock = threading.Lock()
-        self._writer = Writer(bootstrap_servers, options, NotWritten, {"message.timeout.ms": 0})
-
-    def write(self, topic: str, value: Mapping[str, Any], seconds: float = WRITE_SECONDS) -> None:
-        """Write a record, and wait for Kafka's confirmation.
-
-        Raises:
-            NotWritten: Kafka rejects the record, or does not confirm it in time. In this case the write continues.
-        """
-        with self._lock:
-            self._writer.send(topic, orjson.dumps(value), self._group.encode())
-            self._writer.flush(seconds)
 
 
 def group_event(group: str, parent: str, attributes: Mapping[str, str]) -> dict[str, Any]:
