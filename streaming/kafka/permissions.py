@@ -41,10 +41,10 @@ class Permission(NamedTuple):
     """
 
     role: str
-    kind: Kind
     resources: tuple[str, ...]
     operation: str
     why: str
+    kind: Kind = "TOPIC"
 
 
 class Grant(NamedTuple):
@@ -65,92 +65,66 @@ class Grant(NamedTuple):
 
 
 PERMISSIONS: Final = (
-    Permission("job", "TOPIC", (*_EVENTS, "clock"), "READ", "reads its inputs"),
-    Permission("job", "TOPIC", ("updates",), "READ", "compares the updates with the checkpoint at each start"),
-    Permission("job", "TOPIC", ("updates", "dead_letters"), "WRITE", "writes its results"),
-    Permission("job", "TOPIC", ("clock",), "WRITE", "writes ticks and alarms"),
-    Permission("job", "TOPIC", ("group_events",), "WRITE", "writes that a group is bound elsewhere, and `groups`"),
-    Permission("job", "TOPIC", ("subscription_events",), "WRITE", "writes the ends of clients to all of their parents"),
-    Permission("job", "TOPIC", ROLES, "DESCRIBE_CONFIGS", "checks retention and compaction at each start"),
+    Permission("job", (*_EVENTS, "clock"), "READ", "reads its inputs"),
+    Permission("job", ("updates",), "READ", "compares the updates with the checkpoint at each start"),
+    Permission("job", ("updates", "dead_letters"), "WRITE", "writes its results"),
+    Permission("job", ("clock",), "WRITE", "writes ticks and alarms"),
+    Permission("job", ("group_events",), "WRITE", "writes that a group is bound elsewhere, and `groups`"),
+    Permission("job", ("subscription_events",), "WRITE", "writes the ends of clients to all of their parents"),
+    Permission("job", ROLES, "DESCRIBE_CONFIGS", "checks retention and compaction at each start"),
+    Permission("job", (OWN_NAMES,), "READ", "stores its lease, write markers, and offsets for lag monitors", "GROUP"),
+    Permission("job", (OWN_NAMES,), "WRITE", "writes in transactions, including its lease", "TRANSACTIONAL_ID"),
+    Permission("job that answers", ("answers",), "WRITE", "answers questions; in addition to `job`"),
+    Permission("topics", ROLES, "CREATE", "creates missing topics"),
+    Permission("topics", ROLES, "DESCRIBE", "checks which topics exist"),
+    Permission("topics", ROLES, "DESCRIBE_CONFIGS", "compares the settings of topics"),
     Permission(
-        "job",
-        "GROUP",
-        (OWN_NAMES,),
-        "READ",
-        "stores its lease, write markers, and offsets for lag monitors",
+        "topics --fix", (*_EVENTS, "clock", "updates"), "ALTER_CONFIGS", "corrects settings; in addition to `topics`"
     ),
-    Permission("job", "TRANSACTIONAL_ID", (OWN_NAMES,), "WRITE", "writes in transactions, including its lease"),
-    Permission("job that answers", "TOPIC", ("answers",), "WRITE", "answers questions; in addition to `job`"),
-    Permission("topics", "TOPIC", ROLES, "CREATE", "creates missing topics"),
-    Permission("topics", "TOPIC", ROLES, "DESCRIBE", "checks which topics exist"),
-    Permission("topics", "TOPIC", ROLES, "DESCRIBE_CONFIGS", "compares the settings of topics"),
+    Permission("producer of topic events", ("topic_events",), "WRITE", "announces topics"),
+    Permission("client", ("subscription_events",), "WRITE", "subscribes and unsubscribes"),
+    Permission("owner of groups", ("group_events",), "WRITE", "sets the attributes of groups"),
+    Permission("follower", ("updates",), "READ", "follows the updates, such as `SubscriptionClient`"),
+    Permission("dispatcher", ("updates",), "READ", "follows the updates"),
+    Permission("dispatcher", (PARENT,), "READ", "reads the messages of a parent topic"),
+    Permission("dispatcher", (f"{PARENT}-delivered",), "WRITE", "delivers them"),
     Permission(
-        "topics --fix",
-        "TOPIC",
-        (*_EVENTS, "clock", "updates"),
-        "ALTER_CONFIGS",
-        "corrects settings; in addition to `topics`",
+        "dispatcher", ("dispatcher",), "READ", "stores the offsets of delivered messages (`--group-id`)", "GROUP"
     ),
-    Permission("producer of topic events", "TOPIC", ("topic_events",), "WRITE", "announces topics"),
-    Permission("client", "TOPIC", ("subscription_events",), "WRITE", "subscribes and unsubscribes"),
-    Permission("owner of groups", "TOPIC", ("group_events",), "WRITE", "sets the attributes of groups"),
-    Permission("follower", "TOPIC", ("updates",), "READ", "follows the updates, such as `SubscriptionClient`"),
-    Permission("dispatcher", "TOPIC", ("updates",), "READ", "follows the updates"),
-    Permission("dispatcher", "TOPIC", (PARENT,), "READ", "reads the messages of a parent topic"),
-    Permission("dispatcher", "TOPIC", (f"{PARENT}-delivered",), "WRITE", "delivers them"),
+    Permission("PatternConsumer", ("subscription_events",), "WRITE", "subscribes"),
+    Permission("PatternConsumer", ("group_events",), "WRITE", "declares its group, unless `declare=False`"),
+    Permission("PatternConsumer", ("updates",), "READ", "follows the relation"),
+    Permission("PatternConsumer", (f"{PARENT}-",), "READ", "reads the matching topics, here with a prefix"),
+    Permission("PatternConsumer", ("billing",), "READ", "stores its offsets (`group`, or `group_id`)", "GROUP"),
+    Permission("explain", ("clock",), "WRITE", "asks the job; also `plan` and lists"),
+    Permission("explain", ("answers",), "READ", "reads the answers; also `plan` and lists"),
+    Permission("tail", ("updates",), "READ", "follows the updates"),
+    Permission("send", _EVENTS, "WRITE", "writes an event; each kind needs only its topic"),
+    Permission("send --wait", ("clock",), "WRITE", "asks whether the job has read it; in addition to `send`"),
+    Permission("send --wait", ("answers", "updates"), "READ", "reads the answer, and the updates of the event"),
+    Permission("cloudevents accept", (PARENT,), "READ", "reads the CloudEvents of a topic"),
+    Permission("cloudevents accept", _EVENTS, "WRITE", "writes the inputs"),
+    Permission("cloudevents accept", (_ACCEPT,), "READ", "stores its progress", "GROUP"),
+    Permission("cloudevents accept", (_ACCEPT,), "WRITE", "converts in transactions", "TRANSACTIONAL_ID"),
+    Permission("cloudevents emit", ("updates", "dead_letters"), "READ", "reads the outputs"),
+    Permission("cloudevents emit", (PARENT,), "WRITE", "writes CloudEvents to a topic"),
+    Permission("cloudevents emit", (_EMIT,), "READ", "stores its progress", "GROUP"),
+    Permission("cloudevents emit", (_EMIT,), "WRITE", "converts in transactions", "TRANSACTIONAL_ID"),
+    Permission("advise", _EVENTS, "READ", "reads the inputs"),
+    Permission("verify", (*_EVENTS, "clock", "updates", "dead_letters"), "READ", "reads the compared topics"),
+    Permission("verify --repair", ("updates",), "WRITE", "writes corrections; in addition to `verify`"),
+    Permission("compact-inputs", (*_EVENTS, "clock"), "DELETE", "removes the records that a backup contains"),
+    Permission("quarantine add", (*_EVENTS, "clock"), "READ", "reads the entry"),
+    Permission("dlq list", ("dead_letters",), "READ", "reads dead letters; also `dlq show`"),
     Permission(
-        "dispatcher", "GROUP", ("dispatcher",), "READ", "stores the offsets of delivered messages (`--group-id`)"
-    ),
-    Permission("PatternConsumer", "TOPIC", ("subscription_events",), "WRITE", "subscribes"),
-    Permission("PatternConsumer", "TOPIC", ("group_events",), "WRITE", "declares its group, unless `declare=False`"),
-    Permission("PatternConsumer", "TOPIC", ("updates",), "READ", "follows the relation"),
-    Permission("PatternConsumer", "TOPIC", (f"{PARENT}-",), "READ", "reads the matching topics, here with a prefix"),
-    Permission("PatternConsumer", "GROUP", ("billing",), "READ", "stores its offsets (`group`, or `group_id`)"),
-    Permission("explain", "TOPIC", ("clock",), "WRITE", "asks the job; also `plan` and lists"),
-    Permission("explain", "TOPIC", ("answers",), "READ", "reads the answers; also `plan` and lists"),
-    Permission("tail", "TOPIC", ("updates",), "READ", "follows the updates"),
-    Permission("send", "TOPIC", _EVENTS, "WRITE", "writes an event; each kind needs only its topic"),
-    Permission("send --wait", "TOPIC", ("clock",), "WRITE", "asks whether the job has read it; in addition to `send`"),
-    Permission(
-        "send --wait", "TOPIC", ("answers", "updates"), "READ", "reads the answer, and the updates of the event"
-    ),
-    Permission("cloudevents accept", "TOPIC", (PARENT,), "READ", "reads the CloudEvents of a topic"),
-    Permission("cloudevents accept", "TOPIC", _EVENTS, "WRITE", "writes the inputs"),
-    Permission("cloudevents accept", "GROUP", (_ACCEPT,), "READ", "stores its progress"),
-    Permission("cloudevents accept", "TRANSACTIONAL_ID", (_ACCEPT,), "WRITE", "converts in transactions"),
-    Permission("cloudevents emit", "TOPIC", ("updates", "dead_letters"), "READ", "reads the outputs"),
-    Permission("cloudevents emit", "TOPIC", (PARENT,), "WRITE", "writes CloudEvents to a topic"),
-    Permission("cloudevents emit", "GROUP", (_EMIT,), "READ", "stores its progress"),
-    Permission("cloudevents emit", "TRANSACTIONAL_ID", (_EMIT,), "WRITE", "converts in transactions"),
-    Permission("advise", "TOPIC", _EVENTS, "READ", "reads the inputs"),
-    Permission("verify", "TOPIC", (*_EVENTS, "clock", "updates", "dead_letters"), "READ", "reads the compared topics"),
-    Permission("verify --repair", "TOPIC", ("updates",), "WRITE", "writes corrections; in addition to `verify`"),
-    Permission("compact-inputs", "TOPIC", (*_EVENTS, "clock"), "DELETE", "removes the records that a backup contains"),
-    Permission("quarantine add", "TOPIC", (*_EVENTS, "clock"), "READ", "reads the entry"),
-    Permission("dlq list", "TOPIC", ("dead_letters",), "READ", "reads dead letters; also `dlq show`"),
-    Permission(
-        "dlq replay",
-        "TOPIC",
-        _EVENTS,
-        "READ",
-        "reads entries that dead letters hold in part; in addition to `dlq list`",
+        "dlq replay", _EVENTS, "READ", "reads entries that dead letters hold in part; in addition to `dlq list`"
     ),
     Permission(
-        "dlq replay",
-        "TOPIC",
-        (*_EVENTS, "dead_letters"),
-        "WRITE",
-        "writes entries back, and marks their dead letters as done",
+        "dlq replay", (*_EVENTS, "dead_letters"), "WRITE", "writes entries back, and marks their dead letters as done"
     ),
-    Permission("watch-kafka", "TOPIC", ("topic_events",), "READ", "reads earlier announcements"),
-    Permission("watch-kafka", "TOPIC", ("topic_events",), "WRITE", "announces topics"),
-    Permission(
-        "watch-kafka",
-        "TOPIC",
-        (f"{PARENT}-",),
-        "DESCRIBE",
-        "lists the topics to announce, here with a prefix",
-    ),
+    Permission("watch-kafka", ("topic_events",), "READ", "reads earlier announcements"),
+    Permission("watch-kafka", ("topic_events",), "WRITE", "announces topics"),
+    Permission("watch-kafka", (f"{PARENT}-",), "DESCRIBE", "lists the topics to announce, here with a prefix"),
 )
 """Permissions by role; the topics exist beforehand, except for the role `topics`."""
 

@@ -24,7 +24,7 @@ def _row(line: str) -> Permission:
     names = resources.replace("all topics", "inputs, `clock`, `updates`, `dead_letters`").replace("inputs", INPUTS)
     kind = names.partition("`")[0].strip() or "topic"
     found = tuple(re.findall(r"`([^`]+)`", names))
-    return Permission(role.strip("`"), KINDS[kind], found, operation, why)
+    return Permission(role.strip("`"), found, operation, why, KINDS[kind])
 
 
 def test_the_table_of_the_page_is_the_list() -> None:
