@@ -33,6 +33,9 @@ def until(client: SubscriptionClient, rows: int) -> None:
 
 
 def test_what_was_written_before_is_there_when_it_is_ready(broker: Simulated) -> None:
+    with broker.client() as client:
+        client.wait_ready(60)
+        assert client.relation.rows() == []
     broker.write(*(add(f"t{number}") for number in range(500)), remove("t7"), gone("t7"))
     with broker.client() as client:
         client.wait_ready(60)
@@ -40,12 +43,6 @@ def test_what_was_written_before_is_there_when_it_is_ready(broker: Simulated) ->
         assert len(client.relation) == 499
         assert client.topics("p", "g", "c") >= {"t0", "t499"}
         assert client.subscribers("p", "t7") == []
-
-
-def test_an_empty_topic_is_read_at_once(broker: Simulated) -> None:
-    with broker.client() as client:
-        client.wait_ready(60)
-        assert client.relation.rows() == []
 
 
 def test_a_client_may_admit_the_rows_of_some_only(broker: Simulated) -> None:
@@ -99,25 +96,29 @@ def test_a_malformed_record_is_counted_and_logged(broker: Simulated, caplog: pyt
     assert all(line.startswith(f"{TOPIC}[0]@") for line in logged)
 
 
-def test_an_unknown_topic_is_said(broker: Simulated) -> None:
-    with broker.client("missing") as client:
-        with pytest.raises(UpdatesUnreadable, match=r"missing at .* cannot be read: .*[Uu]nknown topic"):
-            client.wait_ready(60)
-        assert isinstance(client.error, UpdatesUnreadable)
-        assert not client.ready
+SASL = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "u",
+    "sasl.password": "secret",
+}
+"""Options that the simulated broker, which has no SASL, refuses."""
 
 
-def test_refused_credentials_are_said(broker: Simulated) -> None:
-    """The simulated broker has no SASL, so it refuses every client."""
-    sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    options = {**sasl, "sasl.username": "u", "sasl.password": "secret"}
-    with broker.client(options=options) as client:
-        with pytest.raises(UpdatesUnreadable, match="SASL") as caught:
+@pytest.mark.parametrize(
+    ("topic", "options", "said"),
+    [("missing", {}, r"missing at .* cannot be read: .*[Uu]nknown topic"), (TOPIC, SASL, "SASL")],
+    ids=["an unknown topic", "refused credentials"],
+)
+def test_a_topic_that_cannot_be_read_is_reported(
+    broker: Simulated, topic: str, options: dict[str, str], said: str
+) -> None:
+    with broker.client(topic, options=options) as client:
+        with pytest.raises(UpdatesUnreadable, match=said) as caught:
             client.wait_ready(60)
         assert "secret" not in str(caught.value)
-
-
-def test_a_wrong_option_is_said_at_once() -> None:
+        assert isinstance(client.error, UpdatesUnreadable)
+        assert not client.ready
     with pytest.raises(UpdatesUnreadable, match=r"no\.such\.option"):
         SubscriptionClient("127.0.0.1:1", options={"no.such.option": 1})
 

@@ -59,16 +59,13 @@ def offsets(code: int, *gone: str) -> tuple[KafkaOffsets, Group]:
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID])
 def test_offsets_of_deleted_topics_are_dropped(code: int) -> None:
-    """When they are committed, and when their partitions are given up."""
+    """When they are committed, and when their partitions are given up. Offsets of other topics are committed."""
     found, _ = offsets(code, "gone", "kept")
     found.commit(wait=True)
     found.returned(PART, 5)
     found.end({PART})
     assert found.parts == {OTHER}
-
-
-def test_offsets_of_the_other_topics_are_committed() -> None:
-    found, group = offsets(KafkaError.UNKNOWN_TOPIC_OR_PART, "gone")
+    found, group = offsets(code, "gone")
     found.end({PART, OTHER})
     assert group.committed_offsets == [("kept", 5)]
 

@@ -46,20 +46,16 @@ def test_patterns_that_a_kafka_topic_can_match(dialect: str, policy: str | None,
         ("lite", ["x" * 250], "at least 250 characters"),
         ("nats", ["x" * 249 + ".>"], "at least 250 characters"),
         ("mqtt", ["$share"], "without \\$share"),
+        *((f"wamp {policy}", ["orders.*"], "leave the policy out") for policy in ("exact", "prefix", "wildcard")),
         ("glob", ["a*"], "use one of lite, mqtt, nats, wamp"),
         ("nats", "orders.>", "must be a list, not the text 'orders.>': write \\['orders.>'\\]"),
         ("nats", [], "patterns is empty; '>' matches every topic"),
     ],
 )
 def test_patterns_that_are_refused(dialect: str, patterns: Any, said: str) -> None:
+    """The part of the dialect after a blank is a policy."""
     with pytest.raises(PatternsRefused, match=said):
-        check_patterns(patterns, dialect)
-
-
-@pytest.mark.parametrize("policy", ["exact", "prefix", "wildcard"])
-def test_with_a_policy_a_star_is_no_wildcard(policy: str) -> None:
-    with pytest.raises(PatternsRefused, match="leave the policy out"):
-        check_patterns(["orders.*"], "wamp", policy)
+        check_patterns(patterns, *dialect.split())
 
 
 @pytest.mark.rule("every-kafka-topic")

@@ -44,10 +44,7 @@ def test_pages_and_counts_are_those_of_the_rows() -> None:
     assert relation.row(c4, "t2") == relation.page_of_subscriber(c4, 2, 1)[0]
     assert relation.row(c4, "t3") is None
     assert relation.parents() == {"p": len(relation) - 1, "q": 1}
-
-
-def test_a_single_row_is_a_page_too() -> None:
-    relation = fold(add("t"))
+    relation = fold(add("t"))  # a single row is a page, too
     assert len(relation.page_of_topic("p", "t", 0, 9)) == relation.count_of_topic("p", "t") == 1
     assert relation.page_of_topic("p", "t", 1, 9) == relation.page_of_topic("p", "x", 0, 9) == []
     nobody = Subscriber("x", "g", "c")
@@ -71,17 +68,14 @@ def test_rows_that_are_not_admitted_are_left_out() -> None:
     assert relation.parents() == {}
 
 
-def test_a_row_says_what_its_update_said() -> None:
+def test_a_row_has_the_fields_of_its_update() -> None:
+    """Also fields of some updates only, and fields unknown to this version."""
     said = {"patterns": ["a__*", "**"], "cause": "TOPIC_CREATED", "version": 7, "eventId": "x-y"}
     (row,) = fold(add("a__b", changes=said)).rows()
     assert names(row) == ("p", "g", "c", "a__b", None)
     assert (row.patterns, row.cause, row.version, row.event_id) == (("a__*", "**"), "TOPIC_CREATED", 7, "x-y")
     assert row.lmq_name == "%LMQ%$p$a__b"
     assert row.further == {}
-
-
-def test_further_fields_are_kept() -> None:
-    """Fields of some updates only, and fields unknown to this version."""
     further = {"offsetOption": {"type": "TAIL_N", "value": 10}, "resetOffset": True, "bitmap": "Ag==", "new": [1]}
     (row,) = fold(add(changes=further)).rows()
     assert row.further == further

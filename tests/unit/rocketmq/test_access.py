@@ -15,20 +15,14 @@ from tests.support.secured import pem
 
 
 def test_a_request_is_signed_over_all_fields_by_name_and_the_body() -> None:
+    """Without a login nothing is added, and no secret is shown."""
     framed = encode(11, 7, {"queueId": 3, "Zone": "eu", "order": False}, b"body", RocketMQAccess("me", "secret"))
     fields = decode(framed[4:])[2].fields
     digest = hmac.new(b"secret", b"meeufalse3body", hashlib.sha1).digest()
     assert fields["AccessKey"] == "me"
     assert fields["Signature"] == base64.b64encode(digest).decode()
-
-
-def test_without_a_login_nothing_is_added_and_no_secret_is_shown() -> None:
     assert decode(encode(11, 7, {"queueId": 3})[4:])[2].fields == {"queueId": "3"}
     assert "hidden" not in repr(RocketMQAccess("me", "hidden"))
-
-
-def test_no_file_is_neither_login_nor_tls() -> None:
-    assert load_access(None) == RocketMQAccess()
 
 
 def test_a_file_names_login_authority_and_certificate_beside_it(tmp_path: Path) -> None:
@@ -48,6 +42,7 @@ def test_a_file_names_login_authority_and_certificate_beside_it(tmp_path: Path) 
     assert access.tls is not None
     assert access.tls.verify_mode == ssl.CERT_REQUIRED
     assert len(access.tls.get_ca_certs()) == 1
+    assert load_access(None) == RocketMQAccess()
 
 
 @pytest.mark.parametrize(

@@ -46,31 +46,37 @@ def remove(*names: str) -> LiteRequest:
     return LiteRequest(Action.PARTIAL_REMOVE, names)
 
 
-def test_the_last_changes_of_topics_gather_into_one_request_each_way() -> None:
-    """A topic that ends and is born again is subscribed to again, because RocketMQ forgets its subscriptions."""
-    topics = followed(OwnLiteTopics(), (Op.ADD, "a"), (Op.ADD, "b"), (Op.ADD, "c"), (Op.REMOVE, "c"))
-    assert topics.take() == [add("a", "b"), remove("c")]
-    followed(topics, (Op.REMOVE, "a", Cause.TOPIC_DELETED), (Op.ADD, "a"), (Op.ADD, "d"), (Op.REMOVE, "b"))
-    assert topics.pending.is_set()
-    assert topics.take() == [add("a", "d"), remove("b")]
-    assert topics.names == ("a", "d")
-    assert topics.take() == []
-    assert not topics.pending.is_set()
+POLICY = b'{"offsetOption":{"type":"POLICY","value":2}}'
+NAMES = [f"t{number}" for number in range(2 * MAX_REQUEST_NAMES + 1)]
+STORIES: dict[str, list[tuple[list[Change], list[LiteRequest]]]] = {
+    "the last changes gather, and a topic that is born again is subscribed to again, as RocketMQ forgets it": [
+        ([change(Op.ADD, "a"), change(Op.ADD, "b"), change(Op.ADD, "c"), change(Op.REMOVE, "c")],
+         [add("a", "b"), remove("c")]),
+        ([change(Op.REMOVE, "a", Cause.TOPIC_DELETED), *(change(Op.ADD, name) for name in "ad"),
+          change(Op.REMOVE, "b")],
+         [add("a", "d"), remove("b")]),
+        ([], []),
+    ],
+    "additions go by their offset options": [
+        ([change(Op.ADD, "a", further=POLICY), change(Op.ADD, "b"), change(Op.ADD, "c", further=POLICY),
+          change(Op.ADD, "d", further=POLICY.replace(b"2", b"null"))],
+         [add("a", "c", option=("POLICY", 2)), add("b", "d")]),
+    ],
+    "no request has too many names": [
+        ([change(Op.ADD, name) for name in NAMES],
+         [add(*NAMES[:MAX_REQUEST_NAMES]), add(*NAMES[MAX_REQUEST_NAMES:-1]), add(NAMES[-1])]),
+    ],
+}  # fmt: skip
 
 
-def test_additions_go_by_their_offset_options() -> None:
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+def test_changes_become_requests(steps: list[tuple[list[Change], list[LiteRequest]]]) -> None:
     topics = OwnLiteTopics()
-    topics.apply(change(Op.ADD, "a", further=b'{"offsetOption":{"type":"POLICY","value":2}}'))
-    topics.apply(change(Op.ADD, "b"))
-    topics.apply(change(Op.ADD, "c", further=b'{"offsetOption":{"type":"POLICY","value":2}}'))
-    topics.apply(change(Op.ADD, "d", further=b'{"offsetOption":{"type":"POLICY","value":null}}'))
-    assert topics.take() == [add("a", "c", option=("POLICY", 2)), add("b", "d")]
-
-
-def test_no_request_has_too_many_names() -> None:
-    names = [f"t{number}" for number in range(2 * MAX_REQUEST_NAMES + 1)]
-    topics = followed(OwnLiteTopics(), *((Op.ADD, name) for name in names))
-    assert [len(request.names) for request in topics.take()] == [MAX_REQUEST_NAMES, MAX_REQUEST_NAMES, 1]
+    for changes, requests in steps:
+        for each in changes:
+            topics.apply(each)
+        assert topics.pending.is_set() == bool(changes)
+        assert topics.take() == requests
 
 
 def test_what_could_not_be_sent_is_gathered_again() -> None:
@@ -162,29 +168,21 @@ def expected(action: str, *entries: str) -> dict[str, Any]:
     return {"action": action, **common, "liteTopicSet": list(entries)}
 
 
-def test_the_first_patterns_are_the_whole_set_and_further_ones_are_added() -> None:
-    """A whole set keeps the order of an exclusive group; an addition makes the client the newest one."""
+def test_each_change_of_the_patterns_is_a_request() -> None:
+    """The first patterns are a whole set, which keeps the order of an exclusive group; the last one ends the client.
+
+    An empty set would ask for every topic. Of patterns with an invalid one, none is added.
+    """
     patterns = patterns_of_me()
     assert patterns.add(["a__*", "b__*", "a__*"], None) == expected("COMPLETE_ADD", "a__*", "b__*")
     assert patterns.add(["b__*", "c__*"], None) == expected("PARTIAL_ADD", "c__*")
     assert patterns.add(["c__*"], None) is None
+    with pytest.raises(InvalidPattern):
+        patterns.add(["d__*", "a*b"], None)
     assert patterns.repeat() == expected("COMPLETE_ADD", "a__*", "b__*", "c__*")
-
-
-def test_the_last_pattern_takes_the_client_with_it() -> None:
-    """An empty set would ask for every topic."""
-    patterns = patterns_of_me()
-    patterns.add(["a__*", "b__*"], None)
     assert patterns.remove(["a__*", "x"]) == expected("PARTIAL_REMOVE", "a__*")
     assert patterns.remove(["a__*"]) is None
-    assert patterns.remove(["b__*"]) == expected("COMPLETE_REMOVE")
-    assert patterns.repeat() is None
-
-
-def test_an_invalid_pattern_is_told_and_nothing_is_added() -> None:
-    patterns = patterns_of_me()
-    with pytest.raises(InvalidPattern):
-        patterns.add(["a__*", "a*b"], None)
+    assert patterns.remove(["b__*", "c__*"]) == expected("COMPLETE_REMOVE")
     assert patterns.repeat() is None
 
 

@@ -1,5 +1,6 @@
 """Numbers of lite topics that tell of ends."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,23 +18,22 @@ def test_a_birth_does_not_hide_an_end(unknown: int, ends: int, births: list[int]
     assert tally.is_short(known, known + unknown - ends) is (ends > 0)
 
 
-def test_what_a_search_does_not_explain_is_usual_from_then_on() -> None:
+@pytest.mark.parametrize(
+    ("first", "found", "during", "after"),
+    [
+        ([(10, 15, False), (10, 13, True)], 1, (9, 13, True), [(9, 13, False)]),
+        ([(10, 10, False), (10, 9, True)], 0, (10, 8, True), [(10, 8, True), (8, 8, False)]),
+    ],
+    ids=["what a search does not explain is usual from then on", "an end during a search is searched for again"],
+)
+def test_a_search_explains_the_difference(
+    first: list[tuple[int, int, bool]], found: int, during: tuple[int, int, bool], after: list[tuple[int, int, bool]]
+) -> None:
+    """Of known topics and topics that the broker counts; True if some have ended."""
     tally = Tally()
-    assert not tally.is_short(10, 15)
-    assert tally.is_short(10, 13)
+    assert [tally.is_short(known, count) for known, count, _ in first] == [False, True]
     tally.search()
-    tally.found(1)
-    assert tally.is_short(9, 13)
+    tally.found(found)
+    assert tally.is_short(*during[:2]) is during[2]
     tally.searched()
-    assert not tally.is_short(9, 13)
-
-
-def test_an_end_during_a_search_is_searched_for_again() -> None:
-    tally = Tally()
-    assert not tally.is_short(10, 10)
-    assert tally.is_short(10, 9)
-    tally.search()
-    assert tally.is_short(10, 8)
-    tally.searched()
-    assert tally.is_short(10, 8)
-    assert not tally.is_short(8, 8)
+    assert [tally.is_short(known, count) for known, count, _ in after] == [short for *_, short in after]

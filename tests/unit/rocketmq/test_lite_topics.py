@@ -77,6 +77,7 @@ def test_a_missing_topic_that_comes_back_is_announced_if_it_has_another_life() -
 
 
 def test_a_life_is_due_at_its_time_and_then_at_growing_distances() -> None:
+    """A time that becomes shorter counts at once."""
     topics, life = LiteTopics({}), Life("x", "a", 1)
     list(topics.born("x", birth("a", 1)))
     topics.expect(life, now_ms=0, last_ms=0, lasts_ms=60_000)
@@ -94,9 +95,6 @@ def test_a_life_is_due_at_its_time_and_then_at_growing_distances() -> None:
     list(topics.ended(life))
     assert topics.due("x", 150_000, 60_000) == []
 
-
-def test_a_time_that_becomes_shorter_counts_at_once() -> None:
-    topics, life = LiteTopics({}), Life("x", "a", 1)
     list(topics.born("x", birth("a", 1)))
     topics.expect(life, now_ms=0, last_ms=0, lasts_ms=inf)
     assert topics.due("x", 60_000, inf) == []

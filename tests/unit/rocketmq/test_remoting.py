@@ -70,15 +70,6 @@ def test_answers_find_their_requests_in_any_order_and_other_frames_are_left_out(
     asyncio.run(serving(answer, work))
 
 
-def test_an_error_is_raised_with_its_code() -> None:
-    async def work(link: Link) -> None:
-        with pytest.raises(Refused, match="code 17: said") as caught:
-            (await link.ask(1)).checked()
-        assert caught.value.code == 17
-
-    asyncio.run(serving(lambda request: [frame(decode(request)[0], code=17)], work))
-
-
 def test_a_connection_that_ends_fails_its_requests_and_is_opened_anew() -> None:
     answers = iter([[], [frame(2, body=b"second")]])
 
@@ -90,22 +81,26 @@ def test_a_connection_that_ends_fails_its_requests_and_is_opened_anew() -> None:
     asyncio.run(serving(lambda _: next(answers), work, ends=True))
 
 
-def test_a_server_of_another_protocol_is_reported() -> None:
+@pytest.mark.parametrize(
+    ("answer", "seconds", "raised", "said"),
+    [
+        (lambda request: [frame(decode(request)[0], code=17)], 60, Refused, "code 17: said"),
+        (lambda _: [b"HTTP/1.1 400 Bad Request"], 60, Unreachable, r"a frame of \d+ bytes, which is not RocketMQ's"),
+        (lambda _: [], 0.05, Unreachable, "does not answer within 0 s"),
+    ],
+    ids=["an error", "another protocol", "no answer"],
+)
+def test_what_is_no_right_answer_is_raised(
+    answer: Callable[[bytes], list[bytes]], seconds: float, raised: type[Exception], said: str
+) -> None:
     async def work(link: Link) -> None:
-        with pytest.raises(Unreachable, match=r"sends a frame of \d+ bytes, which is not RocketMQ's protocol"):
-            await link.ask(1)
-
-    asyncio.run(serving(lambda _: [b"HTTP/1.1 400 Bad Request"], work))
-
-
-def test_who_does_not_answer_is_told() -> None:
-    async def work(link: Link) -> None:
-        with pytest.raises(Unreachable, match="does not answer within 0 s"):
-            await link.ask(1, seconds=0.05)
+        with pytest.raises(raised, match=said) as caught:
+            (await link.ask(1, seconds=seconds)).checked()
+        assert getattr(caught.value, "code", 17) == 17
         with pytest.raises(Unreachable, match="cannot be reached"):
             await Link("127.0.0.1:1").ask(1)
 
-    asyncio.run(serving(lambda _: [], work))
+    asyncio.run(serving(answer, work))
 
 
 def test_the_first_error_ends_the_rest_and_is_raised() -> None:

@@ -27,6 +27,9 @@ def test_ports_that_others_use_are_replaced(tmp_path: Path, which: str, caplog: 
 
 
 def test_ports_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    """A server that was never started has no address."""
+    with pytest.raises(BrokerFailed, match="is not started"):
+        _ = RocketMQ(tmp_path).endpoints
     (tmp_path / "ports.json").write_text("{}")
     with pytest.raises(BrokerFailed, match=r"ports\.json cannot be read .* Remove .* to start with an empty RocketMQ"):
         load_ports(tmp_path)
@@ -41,8 +44,3 @@ def test_own_settings_win_but_not_over_the_addresses(tmp_path: Path) -> None:
     proxy = json.loads((tmp_path / "proxy.json").read_text())
     assert proxy["defaultInvisibleTimeMills"] == 20_000
     assert (proxy["grpcServerPort"], proxy["namesrvAddr"]) == (ports.proxy, f"{HOST}:{ports.name_server}")
-
-
-def test_a_server_that_was_never_started_has_no_address(tmp_path: Path) -> None:
-    with pytest.raises(BrokerFailed, match="is not started"):
-        _ = RocketMQ(tmp_path).endpoints

@@ -132,27 +132,36 @@ def watched(events: FakeEvents, *, once: bool = False, until: int = 0) -> list[T
     return events.written
 
 
-def test_a_topic_on_two_brokers_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    routed(monkeypatch, {"x": 1, "y": 1})
-    monkeypatch.setattr(FakeBroker, "queues", {"x": [[FIRST]], "y": [[FIRST._replace(stored_ms=7)]]})
-    assert watched(FakeEvents(), once=True) == [TopicChange(True, "a", "5", "paid", {"region": "eu"})]
+A, ANNOUNCED = TopicChange(True, "a", "5"), TopicChange(True, "a", "0")
 
 
-def test_the_very_first_start_announces_topics_whose_birth_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later one knows them from its own events."""
-    routed(monkeypatch, {"x": 1})
-    monkeypatch.setattr(FakeBroker, "queues", {"x": [[LATER]]})
-    assert watched(FakeEvents(), once=True) == [TopicChange(True, "a", "0")]
-    assert watched(FakeEvents(TopicChange(True, "a", "0")), once=True) == []
-
-
-def test_a_parent_that_had_topics_is_waited_for_as_its_brokers_register_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name server that has just started knows no topics; one that was never seen may be misspelt."""
-    monkeypatch.setattr(FakeBroker, "queues", {"x": [[FIRST, FIRST._replace(topic="b")]]})
-    routed(monkeypatch, {}, {}, {"x": 1})
-    assert [change.topic for change in watched(FakeEvents(TopicChange(True, "a", "5")), once=True)] == ["b"]
-    routed(monkeypatch, {}, {}, {"x": 1})
-    assert watched(FakeEvents(), once=True) == []
+@pytest.mark.parametrize(
+    ("routes", "queues", "history", "changes"),
+    [
+        ([{"x": 1, "y": 1}], {"x": [[FIRST]], "y": [[FIRST._replace(stored_ms=7)]]}, [],
+         [A._replace(tags="paid", properties={"region": "eu"})]),
+        ([{"x": 1}], {"x": [[LATER]]}, [], [ANNOUNCED]),
+        ([{"x": 1}], {"x": [[LATER]]}, [ANNOUNCED], []),
+        ([{}, {}, {"x": 1}], {"x": [[FIRST, FIRST._replace(topic="b")]]}, [A],
+         [TopicChange(True, "b", "5", "paid", {"region": "eu"})]),
+        ([{}, {}, {"x": 1}], {"x": [[FIRST]]}, [], []),
+    ],
+    ids=["a topic on two brokers is announced once",
+         "the very first start announces topics whose birth is gone",
+         "a later start knows them from its own events",
+         "a parent that had topics is waited for while its brokers register at a name server",
+         "a parent that was never seen may be misspelt"],
+)  # fmt: skip
+def test_the_start_announces_what_differs(
+    monkeypatch: pytest.MonkeyPatch,
+    routes: list[Mapping[str, int]],
+    queues: Mapping[str, list[list[Message]]],
+    history: list[TopicChange],
+    changes: list[TopicChange],
+) -> None:
+    routed(monkeypatch, *routes)
+    monkeypatch.setattr(FakeBroker, "queues", queues)
+    assert watched(FakeEvents(*history), once=True) == changes
 
 
 ON_Y = TopicChange(True, "y", "5")
