@@ -70,15 +70,12 @@ def interrupt(*_: Any, **__: Any) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def test_no_summary_is_cut() -> None:
+def test_no_summary_is_cut_and_the_version_is_that_of_the_package() -> None:
     """On a terminal of 80 columns."""
     summaries = run("--help").output.partition("Commands:\n")[2].splitlines()
     assert len(summaries) == len(main.commands)
     assert [line for line in summaries if not re.fullmatch(r"  [a-z-]+ +[A-Z].*\w\.", line)] == []
     assert [line for line in summaries if "..." in line] == []
-
-
-def test_the_version_is_that_of_the_package() -> None:
     assert run("--version").output == f"reexpand, version {streaming.__version__}\n"
     with pytest.raises(AttributeError, match="module 'streaming' has no attribute 'nothing'"):
         _ = streaming.nothing  # type: ignore[attr-defined]
@@ -126,14 +123,10 @@ def test_verbose_stands_before_or_after_the_verb(
     arguments: list[str], level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jars, "fetch", lambda **_: None)
-    assert run(*arguments).exit_code == 0
+    result = run(*arguments)
+    assert result.exit_code == 0
+    assert result.stdout == f"The jars of Spark's Kafka connector and of the broker are in {jars.LOCAL.folder}.\n"
     assert logging.getLogger("reexpand").level == level
-
-
-def test_jars_tells_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "fetch", lambda **_: None)
-    expected = f"The jars of Spark's Kafka connector and of the broker are in {jars.LOCAL.folder}.\n"
-    assert run("jars").stdout == expected
 
 
 @pytest.mark.parametrize(
@@ -163,43 +156,35 @@ def test_a_broker_that_ends_by_itself_is_an_error(broker: type[FakeBroker], monk
     assert (result.exit_code, result.stderr) == (1, "Error: The broker ended unexpectedly. Its log is broker.log.\n")
 
 
-def test_times_of_the_log_have_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not written for a terminal."""
-    handlers: list[logging.Handler] = []
-    monkeypatch.setattr(logging, "basicConfig", lambda **options: handlers.extend(options["handlers"]))
-    set_up(verbose=False)
-    line = handlers[0].format(logging.LogRecord("reexpand", logging.INFO, "", 0, "ready", None, None))
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d INFO ready", line)
-
-
-@pytest.mark.parametrize("option", ["--cluster", "--keep"])
-def test_the_demo_on_rocketmq_goes_without_other_options_of_the_demo(option: str) -> None:
-    result = run("demo", "--rocketmq", option)
-    assert result.exit_code == 2
-    assert "--rocketmq cannot be combined with --cluster or --keep" in result.output
-
-
-def test_the_demo_on_rocketmq_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is started."""
+def test_the_demo_on_rocketmq_is_refused_before_anything_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With other options of the demo, and without the extra that it needs."""
 
     def missing() -> NoReturn:
         raise ExtraMissing("Install it: pip install 'reexpand[rocketmq]'")
 
     monkeypatch.setattr("streaming.rocketmq.demo.official_client", missing)
-    result = run("demo", "--rocketmq")
-    assert result.exit_code == 2
-    assert result.output == "Error: Install it: pip install 'reexpand[rocketmq]'\n"
+    for options, said in (
+        (["--cluster"], "--rocketmq cannot be combined with --cluster or --keep"),
+        (["--keep"], "--rocketmq cannot be combined with --cluster or --keep"),
+        ([], "Error: Install it: pip install 'reexpand[rocketmq]'\n"),
+    ):
+        result = run("demo", "--rocketmq", *options)
+        assert result.exit_code == 2
+        assert said in result.output
 
 
-def test_json_has_the_fields_of_a_line_beside_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And numbers stay numbers; a time with its zone, and no colour."""
+def test_a_line_of_the_log_has_a_time_with_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is written for a terminal. In JSON it has the fields of the line as well, and numbers stay numbers."""
     handlers: list[logging.Handler] = []
     monkeypatch.setattr(logging, "basicConfig", lambda **options: handlers.extend(options["handlers"]))
-    set_up(verbose=False, form="json")
     record = logging.LogRecord("reexpand", logging.WARNING, "", 0, "%d of %s", (3, "ä"), None)
     record.micro_batch = 7
-    line = json.loads(handlers[0].format(record))
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", line.pop("time"))
+    set_up(verbose=False)
+    set_up(verbose=False, form="json")
+    line, text = json.loads(handlers[1].format(record)), handlers[0].format(record)
+    zoned = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d"
+    assert re.fullmatch(rf"{zoned} WARNING 3 of ä", text)
+    assert re.fullmatch(zoned, line.pop("time"))
     assert line == {"event": "3 of ä", "level": "warning", "logger": "reexpand", "micro_batch": 7}
 
 

@@ -47,7 +47,15 @@ ENDINGS = [
     (["validate", "--policy", "exact", "a"], 2, "has no match policies"),
     (["validate"], 2, "Missing argument"),
 ]
-JSON = [
+INVALID = {
+    "pattern": "a__",
+    "valid": False,
+    "segment": 2,
+    "position": 3,
+    "reason": "the segment is empty",
+    "hint": "write a name, '*' or '**' there",
+}
+JSON: list[tuple[list[str], list[dict[str, object]]]] = [
     # arguments, the objects printed
     (["match", "a__*", "a__b"], [{"pattern": "a__*", "topic": "a__b", "matched": True}]),
     (
@@ -64,20 +72,9 @@ JSON = [
         ],
     ),
     (["expand", "hr__*", "hr__audit"], [{"topic": "hr__audit", "patterns": ["hr__audit", "hr__*"]}]),
-    (
-        ["validate", "a", "a__"],
-        [
-            {"pattern": "a", "valid": True},
-            {
-                "pattern": "a__",
-                "valid": False,
-                "segment": 2,
-                "position": 3,
-                "reason": "the segment is empty",
-                "hint": "write a name, '*' or '**' there",
-            },
-        ],
-    ),
+    (["validate", "a", "a__"], [{"pattern": "a", "valid": True}, INVALID]),
+    (["match", "a__", "a"], [{**INVALID, "topic": "a", "matched": None}]),
+    (["match", "--explain", "a__", "a"], [{**INVALID, "topic": "a", "matched": None}]),
 ]
 LINES = [
     # standard input, what `expand 'a__*'` prints
@@ -106,18 +103,10 @@ def test_exit_codes_are_those_of_grep(arguments: list[str], code: int, output: s
 
 
 @pytest.mark.parametrize(("arguments", "expected"), JSON)
-def test_json_is_one_object_a_line(arguments: list[str], expected: list[object]) -> None:
+def test_json_is_one_object_a_line(arguments: list[str], expected: list[dict[str, object]]) -> None:
     result = run(*arguments, "--json")
     assert [json.loads(line) for line in result.stdout.splitlines()] == expected
-
-
-@pytest.mark.parametrize("options", [[], ["--explain"]])
-def test_json_tells_of_an_invalid_pattern(options: list[str]) -> None:
-    """With the fields of `validate`, and the exit code of an invalid pattern."""
-    result = run("match", *options, "--json", "a__", "a")
-    (verdict,) = map(json.loads, run("validate", "--json", "a__").stdout.splitlines())
-    assert result.exit_code == 2
-    assert json.loads(result.stdout) == {**verdict, "topic": "a", "matched": None}
+    assert (result.exit_code == 2) == ("matched" in expected[0] and expected[0]["matched"] is None)
 
 
 @pytest.mark.parametrize(("given", "expected"), LINES)

@@ -71,10 +71,11 @@ def shown(checkpoint: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
-def test_a_decision_is_added_listed_and_removed(checkpoint: Path) -> None:
+def test_a_decision_is_added_once_listed_and_removed(checkpoint: Path) -> None:
     added = said(checkpoint, "add", ENTRY, "--reason", "it kills")
     assert added.exit_code == 0, added.output
     assert ENTRY in added.stdout
+    assert said(checkpoint, "add", ENTRY).exit_code == 2
     (decision,) = shown(checkpoint)
     assert (decision["id"], decision["micro_batch"], decision["reason"], decision["by_hand"]) == (
         ENTRY,
@@ -91,19 +92,16 @@ def test_a_decision_is_added_listed_and_removed(checkpoint: Path) -> None:
 def test_partitions_that_have_written_the_micro_batch_are_exempt(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The key that reports the entry is in another one."""
+    """The key that reports the entry is in another one. An entry that all have written is refused."""
+    monkeypatch.setattr(HeldCheckpoint, "_written", lambda _: dict.fromkeys(range(PARTITIONS), 6))
+    assert said(checkpoint, "add", ENTRY).exit_code == 2
+    assert shown(checkpoint) == []
     written = {KEYS[0]: 6, **{number: 5 for number in range(PARTITIONS) if number != KEYS[0]}}
     monkeypatch.setattr(HeldCheckpoint, "_written", lambda _: written)
     assert said(checkpoint, "add", ENTRY).exit_code == 0
     (decision,) = shown(checkpoint)
     assert decision["exempt"] == [KEYS[0]]
     assert partition_of(decision["parent"], decision["number"], PARTITIONS) != KEYS[0]
-
-
-def test_an_entry_that_was_written_everywhere_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HeldCheckpoint, "_written", lambda _: dict.fromkeys(range(PARTITIONS), 6))
-    assert said(checkpoint, "add", ENTRY).exit_code == 2
-    assert shown(checkpoint) == []
 
 
 def test_a_removal_is_refused_when_partitions_have_written_without_the_entry(
@@ -132,11 +130,9 @@ def test_what_cannot_be_done_is_refused_with_the_reason(checkpoint: Path, verb: 
     assert refused.exit_code == 2
     assert sentence in refused.output
     assert not (checkpoint / "quarantine.json").exists()
-
-
-def test_a_decision_is_not_made_twice(checkpoint: Path) -> None:
-    assert said(checkpoint, "add", ENTRY).exit_code == 0
-    assert said(checkpoint, "add", ENTRY).exit_code == 2
+    refused = said(checkpoint.parent, "list")
+    assert refused.exit_code == 2
+    assert "is not a checkpoint of a job" in refused.output
 
 
 def test_a_living_driver_is_in_the_way(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,12 +142,6 @@ def test_a_living_driver_is_in_the_way(checkpoint: Path, monkeypatch: pytest.Mon
     assert asked == []
     assert said(checkpoint, "remove", ENTRY).exit_code == 0
     assert asked == ["some-id"]
-
-
-def test_a_folder_without_a_checkpoint_is_told_at_once(tmp_path: Path) -> None:
-    refused = said(tmp_path, "list")
-    assert refused.exit_code == 2
-    assert "is not a checkpoint of a job" in refused.output
 
 
 def test_a_note_without_its_checksum_file_is_read_by_hadoop_as_well(checkpoint: Path) -> None:

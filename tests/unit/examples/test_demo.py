@@ -71,22 +71,17 @@ def play(held: list[Effective], code: int = 0) -> int:
     return runner._play(WrittenPlay(*held), FinishedJob(code), screen, SETTINGS, keep=False)  # type: ignore[arg-type]
 
 
+RIGHT, SURPLUS = Effective(ORDERS, "g", "c", "eu__a"), Effective(ORDERS, "g", "c", "eu__b")
+
+
 @pytest.mark.parametrize(
-    ("held", "code"),
-    [
-        ([Effective(ORDERS, "g", "c", "eu__a")], 0),
-        ([], 1),
-        ([Effective(ORDERS, "g", "c", "eu__a"), Effective(ORDERS, "g", "c", "eu__b")], 1),
-    ],
-    ids=["right", "missing", "surplus"],
+    ("held", "code"), [([RIGHT], 0), ([], 1), ([RIGHT, SURPLUS], 1)], ids=["right", "missing", "surplus"]
 )
-def test_the_exit_code_says_whether_the_result_is_right(held: list[Effective], code: int) -> None:
+def test_the_exit_code_tells_whether_the_result_is_right(held: list[Effective], code: int) -> None:
+    """A job that does not end in order is an error."""
     assert play(held) == code
-
-
-def test_a_job_that_does_not_end_in_order_is_an_error() -> None:
     with pytest.raises(ReexpandError, match=r"exit code 3"):
-        play([Effective(ORDERS, "g", "c", "eu__a")], code=3)
+        play(held, code=3)
 
 
 def test_a_job_that_never_answers_is_not_waited_for_for_ever() -> None:
@@ -107,7 +102,7 @@ def test_the_folder_is_empty_at_first_and_only_logs_stay(tmp_path: Path) -> None
         assert sorted(path.name for path in folder.rglob("*")) == ["broker.log", "job.log"]
 
 
-def test_a_second_demo_in_the_same_home_is_refused(tmp_path: Path) -> None:
+def test_a_home_in_use_and_one_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
     with (
         runner.demo_folder(tmp_path) as folder,
         pytest.raises(ReexpandError, match=r"Another demo is running in .*another --home"),
@@ -115,9 +110,6 @@ def test_a_second_demo_in_the_same_home_is_refused(tmp_path: Path) -> None:
     ):
         pass
     assert not folder.joinpath("kafka").exists()
-
-
-def test_a_home_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(ReexpandError, match=r"cannot work in .*file/home"),

@@ -51,19 +51,39 @@ class Scene:
         return Counter(self.delivered)
 
 
-def test_a_message_goes_to_each_group_once() -> None:
-    scene = Scene(add(client="a", group="g1"), add(client="b", group="g2"), add("u", client="c"), add(parent="q"))
-    assert scene.send() == {("a", None): 1, ("b", None): 1}
+SHARES = [add(client=client, part=f"share:{share}") for share in "st" for client in "ab"]
+PARTS = ("wamp:prefix:com.app", "wamp:wildcard:com..created")
+STORIES: dict[str, tuple[list[Record], int, dict[Delivered, int]]] = {
+    "each group gets a message once": (
+        [add(client="a", group="g1"), add(client="b", group="g2"), add("u", client="c"), add(parent="q")],
+        1, {("a", None): 1, ("b", None): 1},
+    ),
+    "a message without recipients": ([add("u")], 1, {}),
+    "the clients of a group take turns": (
+        [add(client=client) for client in "abc"], 9, {(client, None): 3 for client in "abc"}
+    ),
+    "one client of each share, and the clients with a subscription of their own": (
+        [*SHARES, add(client="z")],
+        2, {**{(client, f"share:{share}"): 1 for share in "st" for client in "ab"}, ("z", None): 2},
+    ),
+    "shares of one name with two filters are two shares": (
+        [add(client="a", part="share:s/t"), *(add(client=client, part="share:s/+") for client in "bc")],
+        2, {("a", "share:s/t"): 2, ("b", "share:s/+"): 1, ("c", "share:s/+"): 1},
+    ),
+    "shares of two groups are two shares": (
+        [add(client=client, group=group, part="share:s") for client, group in (("a", "g1"), ("b", "g2"))],
+        1, {("a", "share:s"): 1, ("b", "share:s"): 1},
+    ),
+    "each subscription that counts by itself, also of one client": (
+        [add(client=client, part=part) for client in "ab" for part in PARTS],
+        1, {(client, part): 1 for client in "ab" for part in PARTS},
+    ),
+}  # fmt: skip
 
 
-def test_a_message_that_nobody_receives_goes_nowhere() -> None:
-    assert Scene(add("u")).send("t") == {}
-
-
-def test_the_clients_of_a_group_take_turns() -> None:
-    scene = Scene(add(client="a"), add(client="b"), add(client="c"))
-    assert scene.send(times=9) == {("a", None): 3, ("b", None): 3, ("c", None): 3}
-    assert len(set(scene.delivered[:3])) == 3
+@pytest.mark.parametrize(("records", "times", "delivered"), STORIES.values(), ids=STORIES)
+def test_who_gets_a_message(records: list[Record], times: int, delivered: dict[Delivered, int]) -> None:
+    assert Scene(*records).send(times=times) == delivered
 
 
 def test_who_receives_more_topics_gets_fewer_of_the_common_one() -> None:
@@ -77,39 +97,12 @@ def test_who_receives_more_topics_gets_fewer_of_the_common_one() -> None:
 
 def test_the_turns_go_on_as_clients_come_and_go() -> None:
     scene = Scene(add(client="a"), add(client="b"))
-    scene.send(times=5)
+    assert scene.send(times=2) == {("a", None): 1, ("b", None): 1}
+    scene.send(times=3)
     scene.apply(remove(client="a"), add(client="c"))
     assert scene.send(times=4) == {("b", None): 2, ("c", None): 2}
     scene.apply(remove(client="b"), remove(client="c"))
     assert scene.rotation._last == {}
-
-
-def test_one_client_of_each_share_gets_a_message() -> None:
-    """In addition to the group's clients with a subscription of their own."""
-    shares = [add(client=client, part=f"share:{share}") for share in "st" for client in "ab"]
-    scene = Scene(*shares, add(client="z"))
-    wanted: Counter[Delivered] = Counter((client, f"share:{share}") for share in "st" for client in "ab")
-    wanted["z", None] = 2
-    assert scene.send(times=2) == wanted
-
-
-def test_shares_of_one_name_with_two_filters_are_two_shares() -> None:
-    """Each has its copy; the clients of one of them take turns."""
-    parts = {"a": "share:s/t", "b": "share:s/+", "c": "share:s/+"}
-    scene = Scene(*(add(client=client, part=part) for client, part in parts.items()))
-    assert scene.send(times=2) == {("a", "share:s/t"): 2, ("b", "share:s/+"): 1, ("c", "share:s/+"): 1}
-
-
-def test_shares_of_two_groups_are_two_shares() -> None:
-    scene = Scene(add(client="a", group="g1", part="share:s"), add(client="b", group="g2", part="share:s"))
-    assert scene.send() == {("a", "share:s"): 1, ("b", "share:s"): 1}
-
-
-def test_each_subscription_that_counts_by_itself_gets_a_message() -> None:
-    """Also two subscriptions of one client, and of clients of one group."""
-    parts = ("wamp:prefix:com.app", "wamp:wildcard:com..created")
-    scene = Scene(*(add(client=client, part=part) for client in "ab" for part in parts))
-    assert scene.send() == {(client, part): 1 for client in "ab" for part in parts}
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\xff"])

@@ -8,6 +8,7 @@ from streaming.records.parsing import parse_topic_event
 
 
 def test_its_records_are_topic_events_keyed_by_their_parent() -> None:
+    """And its help has an example."""
     name = "%LMQ%$orders$eu__created"
     for event, created in ((on_register(name, 5), True), (on_unregister(name, 5), False)):
         key, value = record(event)
@@ -15,9 +16,6 @@ def test_its_records_are_topic_events_keyed_by_their_parent() -> None:
         parsed = parse_topic_event(value)
         assert isinstance(parsed, TopicEvent)
         assert (parsed.parent, parsed.lite_topic, parsed.created) == ("orders", "eu__created", created)
-
-
-def test_it_has_help_with_an_example() -> None:
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
     assert "Example:\n    python -m streaming.examples.on_register --bootstrap-servers" in result.output

@@ -67,52 +67,37 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_piped_text_is_plain() -> None:
-    """No escape sequence, no dependence on a width, no remains of a progress bar."""
+    """No escape sequence, no dependence on a width, no remains of a progress bar; one line for each thing, aligned.
+
+    A wrong result is shown with its differences.
+    """
     text = shown(terminal=False)
     assert text.isascii()
     assert set(text) - {"\n"} == {character for character in text if character.isprintable()}
-    assert [line for line in text.splitlines() if line != line.rstrip()] == []
-
-
-def test_each_thing_is_one_line_when_piped() -> None:
-    lines = shown(terminal=False).splitlines()
+    lines = text.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
     assert sum("downloading" in line for line in lines) == 1
     assert sum(" s  > " in line for line in lines) == sum(len(scene.steps) for scene in SCENES)
-    assert sum(" + sales" in line or " - sales" in line for line in lines) == 2 * len(UPDATES)
     assert [line.strip() for line in lines if "passed:" in line] == [f"check              passed: {VERDICT.sentence}"]
-    assert "not-json: the value [/] is not JSON  in[0]@7" in "".join(lines)
-
-
-def test_an_update_line_says_who_what_why_and_when() -> None:
-    file = io.StringIO()
-    Screen(Console(file=file)).update(UPDATES[0], cold=False)
-    line = file.getvalue()
-    for part in ("+ sales-dashboard", "orders/us__globex__invoice__issued", "receiving everything", "lazy", "0.34 s"):
-        assert part in line
-
-
-def test_update_lines_are_aligned() -> None:
-    lines = [line for line in shown(terminal=False).splitlines() if " s    + " in line or " s    - " in line]
-    assert len({line.index(" by ") for line in lines}) == 1
-    assert len({re.search(r"(lazy|eager):", line).start() for line in lines}) == 1  # type: ignore[union-attr]
-
-
-def test_a_terminal_gets_colour_and_a_progress_bar() -> None:
-    text = shown(terminal=True)
-    assert COLOUR.search(text)
-    assert "37/37" in text
-
-
-def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not COLOUR.search(shown(terminal=True))
-
-
-def test_a_wrong_result_is_shown_with_its_differences() -> None:
-    text = shown(terminal=False)
+    assert "not-json: the value [/] is not JSON  in[0]@7" in text
+    updates = [line for line in lines if " s    + " in line or " s    - " in line]
+    assert len(updates) == 2 * len(UPDATES)
+    assert len({line.index(" by ") for line in updates}) == 1
+    assert len({re.search(r"(lazy|eager):", line).start() for line in updates}) == 1  # type: ignore[union-attr]
+    for part in ("+ sales-dashboard", "orders/us__globex__invoice__issued", "receiving everything", "0.34 s"):
+        assert part in updates[0]
     assert "FAILED: the result differs from the batch oracle: 15 missing from the updates topic" in text
     assert "missing: sales-dashboard (audit) receives orders/us__globex__invoice__issued" in text
     assert "and 6 more" in text
+
+
+def test_a_terminal_gets_colour_and_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless `NO_COLOR` is set."""
+    text = shown(terminal=True)
+    assert COLOUR.search(text)
+    assert "37/37" in text
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not COLOUR.search(shown(terminal=True))
 
 
 @pytest.mark.parametrize("cause", Cause)

@@ -29,14 +29,11 @@ def test_every_client_receives_topics_by_its_pattern() -> None:
         assert step == {"billing": "paid", "logistics": "shipped"}.get(row.group, step)
 
 
-def test_the_number_of_topics_is_bounded() -> None:
+def test_the_number_of_topics_is_bounded_and_a_seed_determines_the_events() -> None:
+    assert records(200) == records(200) != records(200, seed=2)
     relation = expected([records(3_000)]).relation()
     topics = {row.lite_topic for row in relation if row.group == "dashboard"}
     assert len(topics) - traffic.LIVE_TOPICS in (0, 1)  # one may just have come
-
-
-def test_the_same_seed_is_the_same_traffic() -> None:
-    assert records(200) == records(200) != records(200, seed=2)
 
 
 def test_a_broker_that_is_away_is_a_sentence() -> None:
