@@ -92,28 +92,24 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(
     assert started[0].updates == expected
 
 
-def test_all_settings_can_come_from_a_file(run: Run, started: list[Settings], tmp_path: Path) -> None:
-    toml = tmp_path / "reexpand.toml"
-    toml.write_text(
-        'bootstrap_servers = "b:1"\ncheckpoint = "/c"\nroute_depth = 2\nallow_inner_multi = true\n'
-        "[shards]\norders = 16\n"
-    )
-    run("--config", str(toml))
+@pytest.mark.parametrize("source", ["file", "environment"])
+def test_all_settings_can_come_from_one_source(
+    source: str, run: Run, started: list[Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"bootstrap_servers": "b:1", "checkpoint": "/c", "route_depth": "2", "allow_inner_multi": "true"}
+    if source == "file":
+        toml = tmp_path / "reexpand.toml"
+        texts = ("bootstrap_servers", "checkpoint")
+        lines = [f"{name} = {value!r}" if name in texts else f"{name} = {value}" for name, value in values.items()]
+        toml.write_text("\n".join([*lines, "[shards]", "orders = 16"]))
+        run("--config", str(toml))
+    else:
+        for name, value in {**values, "shards": '{"orders": 16}'}.items():
+            monkeypatch.setenv(f"REEXPAND_{name.upper()}", value)
+        run()
     settings = started[0]
     assert (settings.bootstrap_servers, settings.checkpoint, settings.route_depth) == ("b:1", "/c", 2)
     assert (settings.shards, settings.allow_inner_multi) == ({"orders": 16}, True)
-
-
-def test_all_settings_can_come_from_the_environment(
-    run: Run, started: list[Settings], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = {"bootstrap_servers": "b:1", "checkpoint": "/c", "route_depth": "0", "shards": '{"orders": 4}'}
-    for name, value in values.items():
-        monkeypatch.setenv(f"REEXPAND_{name.upper()}", value)
-    run()
-    settings = started[0]
-    assert (settings.bootstrap_servers, settings.checkpoint, settings.route_depth) == ("b:1", "/c", 0)
-    assert settings.shards == {"orders": 4}
 
 
 @pytest.mark.parametrize(
@@ -186,11 +182,6 @@ def test_a_wrong_setting_of_the_file_is_named(content: bytes, said: list[str], r
     assert SECRET not in result.output
 
 
-def test_a_missing_file_of_the_environment_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REEXPAND_CONFIG", "/does/not/exist")
-    assert_refused(run(*NEEDED), "/does/not/exist is not a file (from REEXPAND_CONFIG or --config)")
-
-
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -208,6 +199,7 @@ def test_a_missing_file_of_the_environment_is_named(run: Run, monkeypatch: pytes
         ("SHARDS", "orders=x", "shards.orders must be a whole number, not 'x' (from REEXPAND_SHARDS)"),
         ("SHARDS", "{", "shards is not valid JSON: "),
         ("UPDATES", "", "updates must be the name of a Kafka topic"),
+        ("CONFIG", "/does/not/exist", "/does/not/exist is not a file (from REEXPAND_CONFIG or --config)"),
     ],
 )
 def test_a_wrong_setting_of_the_environment_is_named(
@@ -218,20 +210,31 @@ def test_a_wrong_setting_of_the_environment_is_named(
 
 
 @pytest.mark.parametrize(
-    ("value", "shards"),
+    ("environment", "pairs", "shards"),
     [
-        ("orders=16", {"orders": 16}),
-        ("orders=16, sensors=4", {"orders": 16, "sensors": 4}),
-        ("a=b=3", {"a=b": 3}),
-        ('{"a,b": 2}', {"a,b": 2}),
-        ("", {}),
+        ("orders=16", [], {"orders": 16}),
+        ("orders=16, sensors=4", [], {"orders": 16, "sensors": 4}),
+        ("a=b=3", [], {"a=b": 3}),
+        ('{"a,b": 2}', [], {"a,b": 2}),
+        ("", [], {}),
+        ("", ["orders=16", "sensors=4"], {"orders": 16, "sensors": 4}),
+        ("", ["a=b=3"], {"a=b": 3}),
+        ("", ["orders=1", "orders=2"], {"orders": 2}),
+        ("", ["%RETRY% x=1"], {"%RETRY% x": 1}),
     ],
 )
-def test_shards_of_the_environment_are_pairs_or_json(
-    value: str, shards: dict[str, int], run: Run, started: list[Settings], monkeypatch: pytest.MonkeyPatch
+def test_shards_are_pairs_or_json(
+    environment: str,
+    pairs: list[str],
+    shards: dict[str, int],
+    *,
+    run: Run,
+    started: list[Settings],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("REEXPAND_SHARDS", value)
-    run(*NEEDED)
+    """Split at the last `=`; of one parent the last counts. JSON only in the environment."""
+    monkeypatch.setenv("REEXPAND_SHARDS", environment)
+    run(*NEEDED, *(part for pair in pairs for part in ("--shards", pair)))
     assert started[0].shards == shards
 
 
@@ -295,22 +298,6 @@ def test_a_misspelt_variable_is_warned_of(
 
 
 @pytest.mark.parametrize(
-    ("pairs", "shards"),
-    [
-        (["orders=16"], {"orders": 16}),
-        (["orders=16", "sensors=4"], {"orders": 16, "sensors": 4}),
-        (["a=b=3"], {"a=b": 3}),
-        (["orders=1", "orders=2"], {"orders": 2}),
-        (["%RETRY% x=1"], {"%RETRY% x": 1}),
-    ],
-)
-def test_shards_are_pairs(pairs: list[str], shards: dict[str, int], run: Run, started: list[Settings]) -> None:
-    """Split at the last `=`; of one parent the last counts."""
-    run(*NEEDED, *(part for pair in pairs for part in ("--shards", pair)))
-    assert started[0].shards == shards
-
-
-@pytest.mark.parametrize(
     ("error", "code"), [(ReexpandError("what happened"), 1), (CheckpointMismatch("what happened"), 2)]
 )
 def test_an_error_of_the_job_is_a_sentence_and_an_exit_code(
@@ -329,7 +316,10 @@ def settings_with(path: Path, **given: Any) -> Settings:
 
 
 def test_kafka_options_are_read_from_a_file(tmp_path: Path) -> None:
-    """Comments, blank lines and blanks around keys and values are left out; values may hold `=`."""
+    """Comments, blank lines and blanks around keys and values are left out; values may hold `=`.
+
+    A log line of the settings shows the path only.
+    """
     file = tmp_path / "client.properties"
     file.write_text(
         "# credentials\n! another comment\n\n  security.protocol = SASL_SSL \n"
@@ -341,6 +331,7 @@ def test_kafka_options_are_read_from_a_file(tmp_path: Path) -> None:
         "empty": "",
     }
     assert java_options(load({"bootstrap_servers": "b:1", "checkpoint": "/c"})) == {}
+    assert SECRET not in repr(settings_with(file))
 
 
 @pytest.mark.parametrize("line", [SECRET, f"={SECRET}", f" = {SECRET}"])
@@ -351,13 +342,6 @@ def test_a_wrong_line_of_the_secret_file_is_numbered_but_not_repeated(line: str,
         java_options(settings_with(file))
     assert SECRET not in str(error.value)
     assert error.value.exit_code == 2
-
-
-def test_settings_do_not_show_what_is_in_the_secret_file(tmp_path: Path) -> None:
-    """A log line of them shows its path only."""
-    file = tmp_path / "client.properties"
-    file.write_text(f"sasl.jaas.config={SECRET}\n")
-    assert SECRET not in repr(settings_with(file))
 
 
 @pytest.mark.rule("order-of-inputs")
