@@ -228,12 +228,9 @@ def restore(source: Path, *, checkpoint: str | None, replace: bool, driver_has_e
     with progress_line() as show:
         manifest, former = backups.restore(source.absolute(), place, show, replace=replace)
     facts, text = _copied(manifest, begun)
-    if as_json:
-        click.echo(json.dumps({**facts, "checkpoint": str(place), "former": former and str(former)}))
-    else:
-        if former:
-            click.echo(f"the former checkpoint is {former}")
-        click.echo(f"micro-batch {manifest.micro_batch} is restored to {place}: {text}")
+    said = [f"the former checkpoint is {former}"] if former else []
+    said.append(f"micro-batch {manifest.micro_batch} is restored to {place}: {text}")
+    result({**facts, "checkpoint": str(place), "former": former and str(former)}, *said, as_json=as_json)
 
 
 def _copied(manifest: "Manifest", begun: float) -> tuple[dict[str, object], str]:

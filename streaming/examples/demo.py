@@ -78,7 +78,7 @@ def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
         if on_cluster:
             screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting a Spark cluster of two workers")
             cluster = stack.enter_context(SparkCluster(folder / "cluster"))
-        settings = prepared(broker, folder, cluster and cluster.url)
+        settings = prepared(broker, folder, None if cluster is None else cluster.url)
         screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting Spark")
         job = stack.enter_context(Job(settings, folder / "job.log", folder / "spark"))
         follower = stack.enter_context(Follower(settings))

@@ -340,14 +340,14 @@ def _logged(files: CheckpointFiles) -> list[str]:
 
 def _offsets(files: CheckpointFiles, settings: Settings, name: str) -> Offsets:
     """Return the offsets in the last line of a file of the query."""
-    remedy = f"Restore the whole checkpoint from a copy that was made while the job was stopped, or {START_ANEW}."
+    remedy = f"Restore the whole checkpoint from a copy that was made while the job was stopped, or {START_OVER}."
     parse = positions.parse
     return _parsed(files, settings.checkpoint, name, lambda it: parse(it.rstrip().rpartition(b"\n")[2]), remedy)
 
 
 def _read(files: CheckpointFiles, checkpoint: str) -> dict[str, Any] | None:
     """Return the identity of a checkpoint; None if it is new."""
-    remedy = f"Restore the file from a copy of the checkpoint, or {START_ANEW}."
+    remedy = f"Restore the file from a copy of the checkpoint, or {START_OVER}."
     if not files.exists(IDENTITY) and files.exists(QUERY):
         raise CheckpointMismatch(
             f"{checkpoint.rstrip('/')}/{IDENTITY} is missing, so the settings with which the checkpoint was made are "
