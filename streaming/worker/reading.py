@@ -88,36 +88,29 @@ class Reading:
     suspects: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
 class KeyReader:
     """Reads the rows of one key.
 
-    Args:
+    Attributes:
         excluded: problems to report in place of entries, by topic, partition, offset, and position in the record.
         observer: sees each row when it is read.
     """
 
-    def __init__(
-        self,
-        parent: str,
-        number: int,
-        topics: StreamTopics,
-        columnar_min_topics: float,
-        *,
-        bounds: Bounds | None = None,
-        signer: Signer | None = None,
-        excluded: Mapping[tuple[str, int, int, int], Problem] | None = None,
-        observer: Observer | None = None,
-    ) -> None:
-        self._parent = parent
-        self._number = number
-        self._topics = topics
-        self._columnar_min_topics = columnar_min_topics
-        self._bounds = bounds
-        self._signer = signer
-        self._free_bytes = inf if bounds is None or signer is None else bounds.least_bytes
-        self._excluded = excluded or {}
-        self._observer = observer
-        self._is_coordinator = parent == COORDINATOR
+    parent: str
+    number: int
+    topics: StreamTopics
+    columnar_min_topics: float
+    bounds: Bounds | None = None
+    signer: Signer | None = None
+    excluded: Mapping[tuple[str, int, int, int], Problem] = field(default_factory=dict)
+    observer: Observer | None = None
+    _free_bytes: float = field(init=False)
+    _is_coordinator: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._free_bytes = inf if self.bounds is None or self.signer is None else self.bounds.least_bytes
+        self._is_coordinator = self.parent == COORDINATOR
 
     def read(self, rows: InputRows) -> Reading:
         """Read ordered rows.
@@ -126,13 +119,13 @@ class KeyReader:
         """
         found = Reading()
         first, behind = rows.streams.searchsorted((_TOPICS, _CLOCK)).tolist()
-        if self._is_coordinator or behind - first < self._columnar_min_topics:
+        if self._is_coordinator or behind - first < self.columnar_min_topics:
             self._read(rows, found)
         else:
             self._read(rows.take(slice(first)), found)
             self._read_by_column(rows.take(slice(first, behind)), found)
             self._read(rows.take(slice(behind, None)), found)
-        if self._number == 0 and not self._is_coordinator:
+        if self.number == 0 and not self._is_coordinator:
             _note_suspects(found)
         return found
 
@@ -140,10 +133,10 @@ class KeyReader:
         """Read topic events as one event."""
         _, partitions, offsets, entries, timestamps, payloads = rows
         columns = (partitions, offsets, position(entries), timestamps)
-        sources = SourceColumns(self._topics[_TOPICS], *(column.astype(np.int64) for column in columns))
+        sources = SourceColumns(self.topics[_TOPICS], *(column.astype(np.int64) for column in columns))
         is_whole = not self._excludes_some(rows)
-        plain = parse_plain_topic_events(payloads.tolist(), self._parent) if is_whole else None
-        if plain is not None and (self._bounds is None or self._bounds.allow(plain[0])):
+        plain = parse_plain_topic_events(payloads.tolist(), self.parent) if is_whole else None
+        if plain is not None and (self.bounds is None or self.bounds.allow(plain[0])):
             found.events.append((sources.at(0), TopicEventColumns(*plain, [NO_METADATA] * len(payloads), sources)))
             return
         single = Reading()
@@ -160,18 +153,18 @@ class KeyReader:
         """Return True if an entry of some rows is left out."""
         return any(
             ((rows.offsets == offset) & (rows.partitions == partition) & (position(rows.entries) == entry)).any()
-            for _, partition, offset, entry in self._excluded
+            for _, partition, offset, entry in self.excluded
         )
 
     def _read(self, rows: InputRows, found: Reading) -> None:
         """Read rows one by one."""
         events: list[tuple[Source, Event]] = []
         by_row = rows.by_row()
-        if self._observer is not None:
-            by_row = self._observer.follow(by_row, len(rows.streams))
+        if self.observer is not None:
+            by_row = self.observer.follow(by_row, len(rows.streams))
         for stream, partition, offset, entry, timestamp, payload in by_row:
-            source = Source(self._topics[stream], partition, offset, entry // 2, timestamp)
-            if self._excluded and (left_out := self._excluded.get(source[:4])):
+            source = Source(self.topics[stream], partition, offset, entry // 2, timestamp)
+            if self.excluded and (left_out := self.excluded.get(source[:4])):
                 found.rejected.append(left_out)
                 continue
             event = self._read_entry(stream, entry, payload, source, found.rejected)
@@ -214,26 +207,26 @@ class KeyReader:
         """
         if payload is not None and len(payload) > self._free_bytes:
             self._check_size(stream, payload, source)
-        if self._number == UNROUTABLE and self._is_coordinator and stream == _SUBSCRIPTIONS and self._bounds:
-            reason = self._bounds.explain_set(payload)
+        if self.number == UNROUTABLE and self._is_coordinator and stream == _SUBSCRIPTIONS and self.bounds:
+            reason = self.bounds.explain_set(payload)
             if reason is not None:
                 raise reason
         record = json_object(payload)
-        if self._signer is not None and sets_own_fields(STREAMS[stream], record):
-            origin = self._signer.origin(payload, source)
+        if self.signer is not None and sets_own_fields(STREAMS[stream], record):
+            origin = self.signer.origin(payload, source)
             if origin is Origin.UNSIGNED:
                 raise Rejected(Reason.RESERVED_FIELD, _RESERVED)
             return _READERS[stream](record) if origin is Origin.OWN else None
         event = _READERS[stream](record)
-        if self._bounds is not None:
-            self._bounds.check(event, source.timestamp)
+        if self.bounds is not None:
+            self.bounds.check(event, source.timestamp)
         return event
 
     def _check_size(self, stream: int, payload: bytes, source: Source) -> None:
         """Reject a value that is too large, unless the job has written it: the JVM cannot check a signature."""
-        if self._bounds is None or self._signer is None or self._signer.origin(payload, source) is Origin.OWN:
+        if self.bounds is None or self.signer is None or self.signer.origin(payload, source) is Origin.OWN:
             return
-        self._bounds.check_size(STREAMS[stream], len(payload))
+        self.bounds.check_size(STREAMS[stream], len(payload))
 
     def _reports_invalid(self, stream: int, entry: int) -> bool:
         """Return True if this key reports an invalid entry, of all keys that see it."""
@@ -245,25 +238,25 @@ class KeyReader:
         """Return True if this key reports an entry as not routable, of all keys that see it."""
         if stream == _GROUPS:
             return self._is_coordinator
-        if self._number == UNROUTABLE:
+        if self.number == UNROUTABLE:
             return True
         if stream == _SUBSCRIPTIONS:  # the first shard reports, if there is one
-            return bool(entry % 2) if self._is_coordinator else self._number == 0
+            return bool(entry % 2) if self._is_coordinator else self.number == 0
         return True
 
     def _is_routed_here(self, event: SingleEvent, entry: int) -> bool:
         """Return True if the JVM and Python place an event on this key."""
         if isinstance(event, TopicEvent):
-            return event.parent == self._parent
+            return event.parent == self.parent
         if not self._is_coordinator:
             if isinstance(event, SubscriptionRequest | GroupEvent):
-                return event.parent == self._parent
-            return isinstance(event, Wake) and (event.parent, event.shard) == (self._parent, self._number)
+                return event.parent == self.parent
+            return isinstance(event, Wake) and (event.parent, event.shard) == (self.parent, self.number)
         if isinstance(event, Tick):
-            return self._number != UNROUTABLE
+            return self.number != UNROUTABLE
         if isinstance(event, SubscriptionRequest) and (event.parent == COORDINATOR) != bool(entry % 2):
             return False
-        return not isinstance(event, Wake) and self._number == bucket_of(
+        return not isinstance(event, Wake) and self.number == bucket_of(
             event.parent if isinstance(event, Alarm) else event.group
         )
 

@@ -255,29 +255,18 @@ class Output:
         # The key is not in the tables: the key of an input record is a name, which may contain any character.
         self.rows.append((kind, record.key, SEPARATOR.join(Tables.singly([b""], [record.value]))))
 
-    def add_answers(self, records: Iterable[KafkaRecord | None]) -> None:
-        """Append a row for each answer; None is a question without an answer."""
-        for record in records:
-            if record is not None:
-                self.add(OutputKind.ANSWER, record)
-
     def add_dead_letter(self, reason: str, record: KafkaRecord) -> None:
         """Append a row of a dead letter."""
         self.add(OutputKind.DEAD_LETTER, record)
         self.counted[f"{OutputKind.DEAD_LETTER}:{reason}"] += 1
         self.size += len(self.rows[-1][-1])
 
-    def add_failure(self, source: Source, message: str) -> None:
-        """Note an entry that raised an exception, for the log of the driver."""
-        if len(self.failures) < MAX_FAILURES:
-            self.failures.append((source.topic, source.partition, source.offset, source.entry, message))
-
-    def withdraw_dead_letter(self, record: KafkaRecord) -> None:
-        """Append a row that takes a dead letter back."""
-        self.add(OutputKind.DEAD_LETTER, record)
-
-    def add_updates(self, updates: Sequence[Update], writer: UpdateWriter, row_bytes: int) -> None:
-        """Append rows of updates, each about `row_bytes` long."""
+    def add_updates(self, updates: Sequence[Update] | UpdateColumns, writer: UpdateWriter, row_bytes: int) -> None:
+        """Append one row of updates by column, at least one, or rows of updates one by one, of about `row_bytes`."""
+        if isinstance(updates, UpdateColumns):
+            self.counted[_COUNTED[updates.op, updates.cause]] += len(updates.pairs)
+            self._add_tables(Tables.of(writer, updates))
+            return
         self.counted.update([_COUNTED[update.op, update.cause] for update in updates])
         part: list[KafkaRecord] = []
         size = 0
@@ -289,11 +278,6 @@ class Output:
             size += len(record.value or b"")
         if part:
             self._add_tables(Tables.singly(*zip(*part, strict=True)))
-
-    def add_columns(self, columns: UpdateColumns, writer: UpdateWriter) -> None:
-        """Append one row of updates by column, at least one."""
-        self.counted[_COUNTED[columns.op, columns.cause]] += len(columns.pairs)
-        self._add_tables(Tables.of(writer, columns))
 
     def _add_tables(self, tables: Tables) -> None:
         self.rows.append((OutputKind.UPDATES, b"", SEPARATOR.join(tables)))
@@ -341,7 +325,7 @@ class DeadLetters(NamedTuple):
         originals: dict[tuple[str, int, int, int], bytes | None] = {}
         for source, reason, message, earlier in problems:
             if not message:
-                output.withdraw_dead_letter(withdrawn(source))
+                output.add(OutputKind.DEAD_LETTER, withdrawn(source))
                 continue
             if not originals:
                 originals = {
@@ -349,8 +333,8 @@ class DeadLetters(NamedTuple):
                     for stream, partition, offset, entry, _, payload in rows.by_row()
                 }
             output.add_dead_letter(reason, dead_letter(source, reason, message, originals.get(source[:4], earlier)))
-            if reason is Reason.NOT_APPLICABLE:
-                output.add_failure(source, message)
+            if reason is Reason.NOT_APPLICABLE and len(output.failures) < MAX_FAILURES:
+                output.failures.append((*source[:4], message))
             if output.size >= self.piece_bytes:
                 yield output.drain()
 

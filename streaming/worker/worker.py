@@ -1,6 +1,6 @@
 """The work on one state key: rows of a micro-batch in, new state bytes and output rows out; no Spark in here."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from streaming.expansion.renamed import FORMAT_WITH_FILTERS, has_shares, renamed
 from streaming.records.columns import Event
 from streaming.records.model import Reason, Source, Stream
 from streaming.records.routing import Routing
-from streaming.records.updates import Problem
 from streaming.records.writing import KafkaRecord, UpdateWriter
 from streaming.state import Shard, ShardDelta, ShardState
 from streaming.storage.journal import FORMAT, Journal
@@ -27,9 +26,6 @@ from streaming.worker.quarantine import Decision, left_out, reported
 from streaming.worker.reading import KeyReader, Observer, Reading, literal_suspects
 from streaming.worker.rows import DeadLetters, InputRows, Output, OutputKind, StreamTopics, facts
 from streaming.worker.signature import Signer
-
-Excluded = Mapping[tuple[str, int, int, int], Problem]
-"""Problems in place of excluded entries, by the places of the entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +109,10 @@ class Worker:
             yield from self._letters.oversize(ordered, config.bounds)
             return data
         excluded = left_out(config.decisions, batch, partition) if config.decisions else {}
-        reader = KeyReader(
-            parent,
-            number,
-            config.topics,
-            self.tuning.columnar_min_topics,
-            bounds=config.bounds,
-            signer=config.signer,
-            excluded=excluded,
-            observer=observer,
-        )
+        columnar = self.tuning.columnar_min_topics
+        reader = KeyReader(*key, config.topics, columnar, config.bounds, config.signer, excluded, observer)
         opened = self.states.open(key, data, batch)
-        run = partial(self._run, key, reader=reader, observer=observer, excluded=excluded)
-        isolation = Isolation(run, self._letters.source_of, self._letters.reject)
+        isolation = Isolation(partial(self._run, key, reader), self._letters.source_of, self._letters.reject)
         try:
             output, ran = yield from isolation.apply(ordered, opened.journal)
         except EntryFailed as error:
@@ -138,40 +125,29 @@ class Worker:
         yield output
         return self.states.value(opened, journal)
 
-    def _run(
-        self,
-        key: Key,
-        rows: InputRows,
-        journal: Journal,
-        *,
-        reader: KeyReader,
-        observer: Observer | None,
-        excluded: Excluded,
-    ) -> Generator[Output, None, Ran]:
+    def _run(self, key: Key, reader: KeyReader, rows: InputRows, journal: Journal) -> Generator[Output, None, Ran]:
         """Apply some rows of a key."""
         output, found = Output(), reader.read(rows)
         events: Iterable[tuple[Source, Event]] = found.events
-        if observer is not None:
-            events = observer.follow(iter(found.events), len(found.events))
-        problems = self._problems(key, found.rejected, rows, excluded)
+        if reader.observer is not None:
+            events = reader.observer.follow(iter(found.events), len(found.events))
+        if reader.excluded:
+            own = [each for each in found.rejected if each.reason != Reason.QUARANTINED]
+            places = rows.places(self.config.topics)
+            found.rejected = own + reported(self.config.decisions, reader.excluded, key, places)
         if key[0] == COORDINATOR:
-            ran = self._coordinate(key, journal, found, output, events=events, problems=problems)
+            ran = self._coordinate(key, journal, found, events, output)
         else:
             if journal.format < FORMAT_WITH_FILTERS:
                 journal = yield from self._rename_shares(key, journal, rows, output)
-            ran = yield from self._expand(key, journal, found, output, events=events, problems=problems)
+            ran = yield from self._expand(key, journal, found, events, output)
             if ran.journal.retired and ran.journal.has_left_parts:  # the shard may not receive another event
-                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, _time_to_sweep(rows)))
-        if problems:
-            yield from self._letters.add(problems, rows, output)
+                # All shards search at the same times.
+                sweep = (int(rows.timestamps.max()) // SWEEP_MS + 1) * SWEEP_MS
+                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, sweep))
+        if found.rejected:
+            yield from self._letters.add(found.rejected, rows, output)
         return ran
-
-    def _problems(self, key: Key, rejected: list[Problem], rows: InputRows, excluded: Excluded) -> list[Problem]:
-        """Return the problems of a key, including the excluded entries that this key reports."""
-        if not excluded:
-            return rejected
-        own = [each for each in rejected if each.reason != Reason.QUARANTINED]
-        return own + reported(self.config.decisions, excluded, key, rows.places(self.config.topics))
 
     def _shard(self, key: Key) -> Shard:
         return Shard(*key, self.config.routing, self.config.inner_multi, self.config.cap_requests)
@@ -198,31 +174,22 @@ class Worker:
             source = self._letters.source_of(rows.take(slice(1)))
             journal, writer = replace(journal, format=FORMAT), UpdateWriter(key[0])
             for updates in renamed_rows(former, self._shard(key), source, self.tuning):
-                for _ in self._add_updates(updates, writer, output):
-                    if output.size >= self.tuning.piece_bytes:
-                        yield output.drain()
+                yield from self._write(updates, writer, output)
         self.states.keep(key, journal, former)
         return journal
 
     def _expand(
-        self,
-        key: Key,
-        journal: Journal,
-        found: Reading,
-        output: Output,
-        *,
-        events: Iterable[tuple[Source, Event]],
-        problems: list[Problem],
+        self, key: Key, journal: Journal, found: Reading, events: Iterable[tuple[Source, Event]], output: Output
     ) -> Generator[Output, None, Ran]:
         """Apply events to a shard."""
         shard, former = self._shard(key), self._load(self._shards, key, journal)
         steps = expand(former, events, shard, self.tuning)
         try:
-            delta, own_problems, output.ignored = yield from self._write(steps, UpdateWriter(shard.parent), output)
+            delta, problems, output.ignored = yield from self._write_all(steps, UpdateWriter(shard.parent), output)
         except Exception:  # which may have left an index half built
             self.states.keep(key, journal, former.without_indexes())
             raise
-        problems += own_problems
+        found.rejected += problems
         for due, wanted in delta.alarms.items():
             if wanted:
                 output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, due))
@@ -233,11 +200,11 @@ class Worker:
         if found.suspects:
             output.suspects = list(literal_suspects(shard.parent, found.suspects, former))
         if found.inquiries:
-            records = answers(found.inquiries, lambda each: answer_shard(each, former, shard, self._asked))
-            output.add_answers(records)
+            for record in answers(found.inquiries, lambda each: answer_shard(each, former, shard, self._asked)):
+                output.add(OutputKind.ANSWER, record)
         return Ran(output, journal, (len(former.topics), len(former.clients), size))
 
-    def _write(
+    def _write_all(
         self, steps: Generator[Updates, None, Expansion], writer: UpdateWriter, output: Output
     ) -> Generator[Output, None, Expansion]:
         """Add the updates of an expansion to the output, and return its result."""
@@ -247,29 +214,18 @@ class Worker:
             except StopIteration as end:
                 result: Expansion = end.value
                 return result
-            for _ in self._add_updates(updates, writer, output):
-                if output.size >= self.tuning.piece_bytes:
-                    yield output.drain()
+            yield from self._write(updates, writer, output)
 
-    def _add_updates(self, updates: Updates, writer: UpdateWriter, output: Output) -> Iterator[None]:
-        """Add updates to the output, and stop after each piece that may fill it."""
-        if isinstance(updates, list):
-            output.add_updates(updates, writer, self.tuning.output_row_bytes)
-            yield
-        else:
-            for piece in updates.pieces(self.tuning.column_row_bytes):
-                output.add_columns(piece, writer)
-                yield
+    def _write(self, updates: Updates, writer: UpdateWriter, output: Output) -> Iterator[Output]:
+        """Add updates to the output, and yield it whenever it is full."""
+        pieces = [updates] if isinstance(updates, list) else updates.pieces(self.tuning.column_row_bytes)
+        for piece in pieces:
+            output.add_updates(piece, writer, self.tuning.output_row_bytes)
+            if output.size >= self.tuning.piece_bytes:
+                yield output.drain()
 
     def _coordinate(
-        self,
-        key: Key,
-        journal: Journal,
-        found: Reading,
-        output: Output,
-        *,
-        events: Iterable[tuple[Source, Event]],
-        problems: list[Problem],
+        self, key: Key, journal: Journal, found: Reading, events: Iterable[tuple[Source, Event]], output: Output
     ) -> Ran:
         """Apply events to a bucket of the coordinator."""
         config, former = self.config, self._load(self._buckets, key, journal)
@@ -293,17 +249,12 @@ class Worker:
             self._buckets, key, journal, former, outcome.delta if outcome.changed else None
         )
         if found.inquiries:
-            records = answers(found.inquiries, lambda each: answer_coordinator(each, former, key[1], self._asked))
-            output.add_answers(records)
-        problems += outcome.problems
+            for record in answers(found.inquiries, lambda each: answer_coordinator(each, former, key[1], self._asked)):
+                output.add(OutputKind.ANSWER, record)
+        found.rejected += outcome.problems
         output.ignored = outcome.ignored
         return Ran(output, journal, (0, former.clients, size))
 
 
 SWEEP_MS = 1_200_000
 """Milliseconds between two searches for parts to remove; ticks alone make 120 micro-batches meanwhile."""
-
-
-def _time_to_sweep(rows: InputRows) -> int:
-    """Return the time of the next search, the same for all shards."""
-    return (int(rows.timestamps.max()) // SWEEP_MS + 1) * SWEEP_MS

@@ -90,8 +90,10 @@ def _question(asked: tuple[ShardState, Json]) -> int:
     if not isinstance(fields, dict):
         return 0
     inquiry = Inquiry(Source("lite-clock", 0, 0, 0, 0), fields)
+    if not inquiry.has_id:
+        return 0
     found = answer_shard(inquiry, shard, Shard("p", inner_multi=True), Asked(TOPICS, _TIMEOUT_MS))
-    return 0 if found is None or found.value is None else len(found.value)
+    return len(found.value or b"")
 
 
 def _routing(value: Json) -> int:

@@ -71,9 +71,7 @@ class Asked(NamedTuple):
     check: planning.Check | None = None
 
 
-def answers(
-    inquiries: Iterable[Inquiry], answer: Callable[[Inquiry], KafkaRecord | None]
-) -> Iterator[KafkaRecord | None]:
+def answers(inquiries: Iterable[Inquiry], answer: Callable[[Inquiry], KafkaRecord]) -> Iterator[KafkaRecord]:
     """Answer the questions to a key in one micro-batch, in their order, as long as their work is at most `WORK`."""
     left = WORK
     for inquiry in inquiries:
@@ -83,14 +81,13 @@ def answers(
         if left >= 0:
             yield answer(inquiry)
         else:
-            name = inquiry.fields.get("id", "")
+            name = inquiry.fields["id"]
             error = "more questions were asked within one micro-batch than are answered: ask again"
-            value = orjson.dumps({"id": name, "error": error}) if inquiry.has_id else None
-            yield None if value is None else KafkaRecord(name.encode(), value)
+            yield KafkaRecord(name.encode(), orjson.dumps({"id": name, "error": error}))
 
 
-def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: Asked) -> KafkaRecord | None:
-    """Return the answer of a shard; None if the question has no valid id."""
+def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: Asked) -> KafkaRecord:
+    """Return the answer of a shard."""
 
     def answer(question: Question) -> Any:
         if question.ask in _LISTS:
@@ -106,8 +103,8 @@ def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: As
     return _record(inquiry, place, settings, answer)
 
 
-def answer_coordinator(inquiry: Inquiry, state: CoordinatorState, bucket: int, settings: Asked) -> KafkaRecord | None:
-    """Return the answer of a bucket of the coordinator; None if the question has no valid id."""
+def answer_coordinator(inquiry: Inquiry, state: CoordinatorState, bucket: int, settings: Asked) -> KafkaRecord:
+    """Return the answer of a bucket of the coordinator."""
 
     def answer(question: Question) -> Any:
         if question.ask is Ask.PLAN:
@@ -120,13 +117,9 @@ def answer_coordinator(inquiry: Inquiry, state: CoordinatorState, bucket: int, s
     return _record(inquiry, {"parent": COORDINATOR, "shard": bucket}, settings, answer)
 
 
-def _record(
-    inquiry: Inquiry, place: dict[str, Any], settings: Asked, answer: Callable[[Question], Any]
-) -> KafkaRecord | None:
+def _record(inquiry: Inquiry, place: dict[str, Any], settings: Asked, answer: Callable[[Question], Any]) -> KafkaRecord:
     """Return the record with an answer, or with the reason why there is none: a question must not stop a job."""
-    name = inquiry.fields.get("id")
-    if not isinstance(name, str):
-        return None
+    name = inquiry.fields["id"]
     head = {"id": name, **place, "topics": dict(zip(_STREAMS, settings.topics, strict=True))}
     try:
         question = parse_question(inquiry.fields)
