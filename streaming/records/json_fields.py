@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -28,6 +28,8 @@ from streaming.records.model import (
     SubscriptionRequest,
     check_name,
 )
+
+T = TypeVar("T")
 
 INT64 = 1 << 63
 """Number of non-negative 64-bit integers; integers outside of 64 bits are rejected."""
@@ -89,8 +91,7 @@ def required_text(record: dict[str, Any], field: str, prefix: str = "") -> str:
     value = record.get(field)
     if isinstance(value, str):
         return value
-    if value is None:
-        raise Rejected(Reason.MISSING_FIELD, f"{prefix}{field} is missing")
+    required(f"{prefix}{field}", value)
     raise Rejected(Reason.WRONG_TYPE, f"{prefix}{field} must be a string, not {type_of(value)}")
 
 
@@ -131,14 +132,6 @@ def optional_integer(
     return value
 
 
-def required_integer(record: dict[str, Any], field: str) -> int:
-    """Return a 64-bit integer."""
-    value = optional_integer(record, field)
-    if value is None:
-        raise Rejected(Reason.MISSING_FIELD, f"{field} is missing")
-    return value
-
-
 def optional_place(record: dict[str, Any], field: str) -> Place | None:
     """Return a place in a stream, or None if the field is missing or null."""
     value = record.get(field)
@@ -149,12 +142,24 @@ def optional_place(record: dict[str, Any], field: str) -> Place | None:
     return Place(*value)
 
 
-def required_place(record: dict[str, Any], field: str) -> Place:
-    """Return a place in a stream."""
-    place = optional_place(record, field)
-    if place is None:
+def required(field: str, value: T | None) -> T:
+    """Return the value of an optional field that must be there."""
+    if value is None:
         raise Rejected(Reason.MISSING_FIELD, f"{field} is missing")
-    return place
+    return value
+
+
+def wrong_value(field: str, value: Any, allowed: str, reason: Reason = Reason.OUT_OF_RANGE) -> Rejected:
+    """Return the rejection of a value that is not one of the allowed values."""
+    return Rejected(reason, f"{field} is {excerpt(value)}; it must be {allowed}")
+
+
+def optional_object(record: dict[str, Any], field: str) -> dict[str, Any] | None:
+    """Return an object, or None if the field is missing or null."""
+    value = record.get(field)
+    if value is None or isinstance(value, dict):
+        return value
+    raise Rejected(Reason.WRONG_TYPE, f"{field} must be an object, not {type_of(value)}")
 
 
 def type_of(value: Any) -> str:
@@ -232,7 +237,11 @@ def parse_repeated(text: str, end: SubscriptionRequest) -> tuple[Place, Subscrip
     """
     fields = json_object(text.encode())
     names = {"clientId": end.client_id, "group": end.group, "topic": end.parent}
-    return required_place(fields, "place"), _request({**fields, **names})
+    return _placed_request({**fields, **names})
+
+
+def _placed_request(record: dict[str, Any], *, repeated: bool = False) -> tuple[Place, SubscriptionRequest]:
+    return required("place", optional_place(record, "place")), _request(record, repeated=repeated)
 
 
 def _ends(record: dict[str, Any]) -> Mapping[str, End] | None:
@@ -243,7 +252,7 @@ def _ends(record: dict[str, Any]) -> Mapping[str, End] | None:
         raise Rejected(Reason.WRONG_TYPE, "ends must be an object of objects")
     return {
         mode: End(
-            required_place(end, "place"),
+            required("place", optional_place(end, "place")),
             optional_integer(end, "version"),
             optional_integer(end, "known"),
             end.get("forgets") is True,
@@ -259,17 +268,13 @@ def _later(record: dict[str, Any]) -> tuple[tuple[Place, SubscriptionRequest], .
     if any("later" in request for request in later):
         raise Rejected(Reason.WRONG_TYPE, "the requests in later must not have later themselves")
     common = {name: record.get(name) for name in ("clientId", "group", "topic")}
-    return tuple(
-        (required_place(request, "place"), _request({**request, **common}, repeated=True)) for request in later
-    )
+    return tuple(_placed_request({**request, **common}, repeated=True) for request in later)
 
 
 def _action(record: dict[str, Any]) -> Action:
     action = required_text(record, "action")
     if action not in Action.__members__:
-        raise Rejected(
-            Reason.UNKNOWN_ACTION, f"action is {excerpt(action)}; it must be one of {', '.join(Action.__members__)}"
-        )
+        raise wrong_value("action", action, f"one of {', '.join(Action.__members__)}", Reason.UNKNOWN_ACTION)
     return Action(action)
 
 
@@ -287,16 +292,12 @@ def _entries(record: dict[str, Any], action: Action) -> tuple[str, ...]:
 
 
 def _offset_option(record: dict[str, Any]) -> Mapping[str, Any] | None:
-    option = record.get("offsetOption")
+    option = optional_object(record, "offsetOption")
     if option is None:
         return None
-    if not isinstance(option, dict):
-        raise Rejected(Reason.WRONG_TYPE, f"offsetOption must be an object, not {type_of(option)}")
     kind = required_text(option, "type", "offsetOption.")
     if kind not in ("POLICY", "OFFSET", "TAIL_N", "TIMESTAMP"):
-        raise Rejected(
-            Reason.OUT_OF_RANGE, f"offsetOption.type is {excerpt(kind)}; it must be POLICY, OFFSET, TAIL_N or TIMESTAMP"
-        )
+        raise wrong_value("offsetOption.type", kind, "POLICY, OFFSET, TAIL_N or TIMESTAMP")
     return {"type": kind, "value": optional_integer(option, "value", prefix="offsetOption.")}
 
 
@@ -305,29 +306,23 @@ def _notation(record: dict[str, Any]) -> Notation:
     if dialect is None:
         dialect = "lite"
     elif not isinstance(dialect, str) or dialect not in DIALECTS:
-        raise Rejected(
-            Reason.UNKNOWN_DIALECT, f"dialect is {excerpt(dialect)}; it must be one of {', '.join(DIALECTS)}"
-        )
+        raise wrong_value("dialect", dialect, f"one of {', '.join(DIALECTS)}", Reason.UNKNOWN_DIALECT)
     policy, policies = record.get("policy"), DIALECTS[dialect].policies
     if policy is not None and policy not in policies:
         allowed = ", ".join(policies) or "no match policies"
         raise Rejected(Reason.OUT_OF_RANGE, f"policy is {excerpt(policy)}; dialect {dialect} has {allowed}")
     delivery = record.get("delivery")
     if delivery not in (None, "per-client", "per-subscription"):
-        raise Rejected(
-            Reason.OUT_OF_RANGE, f"delivery is {excerpt(delivery)}; it must be per-client or per-subscription"
-        )
+        raise wrong_value("delivery", delivery, "per-client or per-subscription")
     per_subscription = dialect == "wamp" if delivery is None else delivery == "per-subscription"
     notation = Notation(dialect, policy, per_subscription)
     return LITE if notation == LITE else notation
 
 
 def _selector(record: dict[str, Any], *, stored: bool) -> SelectorSpec | None:
-    value = record.get("selector")
+    value = optional_object(record, "selector")
     if value is None:
         return None
-    if not isinstance(value, dict):
-        raise Rejected(Reason.WRONG_TYPE, f"selector must be an object, not {type_of(value)}")
     selector = SelectorSpec(required_text(value, "type", "selector."), required_text(value, "expression", "selector."))
     if len(selector.text) > MAX_DETAILS:
         raise Rejected(Reason.OUT_OF_RANGE, f"selector.expression is longer than {MAX_DETAILS:,} characters")

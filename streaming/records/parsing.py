@@ -17,12 +17,14 @@ from streaming.records.json_fields import (
     json_object,
     optional_integer,
     optional_name,
+    optional_object,
     optional_place,
     read_subscription,
-    required_integer,
+    required,
     required_name,
     required_text,
     type_of,
+    wrong_value,
 )
 from streaming.records.model import (
     BIND_TOPIC,
@@ -62,8 +64,7 @@ def parse_topic_event(payload: bytes | None) -> TopicEvent:
 def _read_topic_event(record: dict[str, Any]) -> TopicEvent:
     event = record.get("event")
     if event not in ("CREATED", "DELETED"):
-        event = required_text(record, "event")
-        raise Rejected(Reason.UNKNOWN_EVENT, f"event is {excerpt(event)}; it must be CREATED or DELETED")
+        raise wrong_value("event", required_text(record, "event"), "CREATED or DELETED", Reason.UNKNOWN_EVENT)
     parent, lite_topic = _names(record)
     timestamp = optional_integer(record, "timestamp") if "timestamp" in record else None
     if record.keys() <= _NAME_AND_TIME_FIELDS:
@@ -112,7 +113,7 @@ def parse_lmq_name(name: str) -> tuple[str, str]:
     """
     parent, separator, child = name.removeprefix(LMQ_PREFIX).partition("$")
     if not name.startswith(LMQ_PREFIX) or not separator or not parent.strip() or not child.strip():
-        raise Rejected(Reason.BAD_LMQ_NAME, f"lmqName is {excerpt(name)}; it must be %LMQ%$<parent>$<lite topic>")
+        raise wrong_value("lmqName", name, "%LMQ%$<parent>$<lite topic>", Reason.BAD_LMQ_NAME)
     return parent, child
 
 
@@ -183,11 +184,9 @@ def parse_group_event(payload: bytes | None) -> GroupEvent:
 
 def _read_group_event(record: dict[str, Any]) -> GroupEvent:
     group = required_name(record, "group")
-    raw = record.get("attributes")
+    raw = optional_object(record, "attributes")
     if raw is None:
         raise Rejected(Reason.MISSING_FIELD, "attributes is missing; {} deletes the attributes of the group")
-    if not isinstance(raw, dict):
-        raise Rejected(Reason.WRONG_TYPE, f"attributes must be an object, not {type_of(raw)}")
     attributes = {key: _attribute(key, value) for key, value in raw.items()}
     if attributes and not attributes.get(BIND_TOPIC, "").strip():
         raise Rejected(
@@ -196,11 +195,10 @@ def _read_group_event(record: dict[str, Any]) -> GroupEvent:
     if attributes:
         model = attributes.get(MODEL, "Shared")
         if model.lower() not in ("shared", "exclusive"):
-            raise Rejected(Reason.OUT_OF_RANGE, f"{MODEL} is {excerpt(model)}; it must be Shared or Exclusive")
+            raise wrong_value(MODEL, model, "Shared or Exclusive")
         quota = attributes.get(QUOTA, str(UNLIMITED))
         if re.fullmatch(r"-1|[0-9]{1,18}", quota) is None:
-            message = f"{QUOTA} is {excerpt(quota)}; it must be a whole number, {UNLIMITED} for no limit"
-            raise Rejected(Reason.OUT_OF_RANGE, message)
+            raise wrong_value(QUOTA, quota, f"a whole number, {UNLIMITED} for no limit")
         return GroupEvent(group, attributes, checked_name(BIND_TOPIC, attributes[BIND_TOPIC]))
     parent, bound_to = optional_name(record, "parentTopic"), optional_name(record, "boundTo")
     return GroupEvent(group, attributes, parent, optional_place(record, "supersededBy"), bound_to)
@@ -232,11 +230,15 @@ def _read_clock(record: dict[str, Any]) -> Tick | Alarm | Wake:
     asked = record.get("inquiry")
     inquiry = asked if isinstance(asked, dict) else None
     if record.get("tick") is not None:
-        return Tick(required_integer(record, "tick"), inquiry)
+        return Tick(_integer(record, "tick"), inquiry)
     is_alarm = record.get("alarm") is not None
-    time = required_integer(record, "alarm" if is_alarm else "wake")
-    parent, shard = required_name(record, "parentTopic"), required_integer(record, "shard")
+    time = _integer(record, "alarm" if is_alarm else "wake")
+    parent, shard = required_name(record, "parentTopic"), _integer(record, "shard")
     return Alarm(parent, shard, time) if is_alarm else Wake(parent, shard, time, inquiry)
+
+
+def _integer(record: dict[str, Any], field: str) -> int:
+    return required(field, optional_integer(record, field))
 
 
 PARSERS: Mapping[Stream, Callable[[bytes | None], SingleEvent]] = {
