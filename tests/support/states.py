@@ -1,11 +1,13 @@
-"""Encoding and decoding of states, as in a worker."""
+"""Work on one key: its rows, its output, and its state as bytes."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from streaming import coordinator, state
-from streaming.coordinator import CoordinatorState
+from streaming.coordinator import COORDINATOR, CoordinatorState, bucket_of
 from streaming.errors import StateCorrupted
 from streaming.records.writing import TABLE_END, Tables
 from streaming.state import ShardDelta, ShardState
@@ -13,6 +15,17 @@ from streaming.state.client import Ignored
 from streaming.storage.journal import Journal
 from streaming.worker import Worker, WorkerConfig, process
 from streaming.worker.rows import InputRow, InputRows, Output, OutputKind
+
+GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
+"""Numbers of the input streams in rows."""
+
+HOME = COORDINATOR, bucket_of("g")
+"""Key of the coordinator for group `g`."""
+
+
+def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> InputRow:
+    """Return the row of an entry."""
+    return InputRow(stream, 0, offset, entry, 1_000 + offset, payload)
 
 
 class Memory(dict[str, bytes]):
@@ -53,6 +66,20 @@ class Written:
                 self.payloads.append(value)
         self.counts.update(output.counts)
         self.ignored.update(output.ignored)
+
+    def payloads_of(self, kind: str) -> list[Any]:
+        """Return the parsed values of the records of a kind."""
+        return [json.loads(value or b"") for each, value in zip(self.kinds, self.payloads, strict=True) if each == kind]
+
+    @property
+    def letters(self) -> list[dict[str, Any]]:
+        """Dead letters."""
+        return self.payloads_of(OutputKind.DEAD_LETTER)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Reasons of the dead letters."""
+        return [letter["reason"] for letter in self.letters]
 
 
 def records(tables: bytes) -> Iterator[tuple[bytes, bytes | None]]:

@@ -22,10 +22,8 @@ from streaming.worker.signature import Signer
 from tests.support.builders import request_json, request_value, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Record, Simulation
-from tests.support.states import Written, work
+from tests.support.states import CLOCK, GROUPS, HOME, SUBSCRIPTIONS, TOPICS, row, work
 
-GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
-BUCKET = COORDINATOR, bucket_of("g")
 SIGNER = Signer(b"secret")
 BOUNDS = Bounds(value_bytes=1_000_000, requests=4, entries=20_000, name_bytes=16_384, ahead_ms=10_000)
 TIGHT = BOUNDS._replace(value_bytes=2_000)
@@ -40,19 +38,10 @@ def deep(field: str, levels: int) -> bytes:
     return request_json()[:-1] + b',"%b":%b}' % (field.encode(), nested(levels))
 
 
-def row(stream: int, payload: bytes | None, entry: int = 0) -> InputRow:
-    return InputRow(stream, 0, 9, entry, 1_009, payload)
-
-
-def letters(output: Written) -> list[dict[str, Any]]:
-    pairs = zip(output.kinds, output.payloads, strict=True)
-    return [json.loads(payload or b"") for kind, payload in pairs if kind == OutputKind.DEAD_LETTER]
-
-
 def reported(key: tuple[str, int], payload: bytes, stream: int = SUBSCRIPTIONS, bounds: Bounds = BOUNDS) -> list[str]:
     worker = Worker(WorkerConfig(NAMES, signer=SIGNER, bounds=bounds))
     _, output = work(*key, [row(stream, payload)], None, worker)
-    return [letter["reason"] for letter in letters(output)]
+    return output.reasons
 
 
 # Depth.
@@ -90,7 +79,7 @@ def test_a_long_flat_value_is_not_deep() -> None:
     "field", ["dialect", "policy", "delivery", "action", "selector", "topic", "ends", "later", "x"]
 )
 def test_a_deep_request_is_one_dead_letter(field: str, levels: int) -> None:
-    assert reported(BUCKET, deep(field, levels)) == [Reason.TOO_DEEP]
+    assert reported(HOME, deep(field, levels)) == [Reason.TOO_DEEP]
     assert reported(("p", 0), deep(field, levels)) == []
 
 
@@ -179,16 +168,16 @@ def later(levels: int) -> bytes:
 ])  # fmt: skip
 def test_reserved_fields_are_not_parsed_without_a_signature(fields: dict[str, Any]) -> None:
     payload = request_json(**fields)
-    assert reported(BUCKET, payload) == [Reason.RESERVED_FIELD]
+    assert reported(HOME, payload) == [Reason.RESERVED_FIELD]
     assert reported(("p", 0), payload) == []
-    assert reported(BUCKET, Signer(b"another").sign(payload)) == []
+    assert reported(HOME, Signer(b"another").sign(payload)) == []
 
 
 def test_nested_repetitions_are_one_dead_letter() -> None:
-    assert reported(BUCKET, later(2)) == [Reason.RESERVED_FIELD]
-    assert reported(BUCKET, SIGNER.sign(later(1))) == []
-    assert reported(BUCKET, SIGNER.sign(later(2))) == [Reason.WRONG_TYPE]
-    assert reported(BUCKET, later(100)) == [Reason.TOO_DEEP]
+    assert reported(HOME, later(2)) == [Reason.RESERVED_FIELD]
+    assert reported(HOME, SIGNER.sign(later(1))) == []
+    assert reported(HOME, SIGNER.sign(later(2))) == [Reason.WRONG_TYPE]
+    assert reported(HOME, later(100)) == [Reason.TOO_DEEP]
     with pytest.raises(Rejected, match="later"):
         parse_subscription(later(2))
 
@@ -198,13 +187,13 @@ def test_nested_repetitions_are_one_dead_letter() -> None:
 )
 def test_reserved_fields_of_group_events_are_not_parsed_either(fields: dict[str, Any]) -> None:
     payload = orjson.dumps({"group": "g", "attributes": {}, "parentTopic": "p", **fields})
-    assert reported(BUCKET, payload, GROUPS) == [Reason.RESERVED_FIELD]
+    assert reported(HOME, payload, GROUPS) == [Reason.RESERVED_FIELD]
     assert reported(("p", 0), payload, GROUPS) == []
 
 
 def test_fields_that_say_nothing_are_accepted() -> None:
     unset = {"asOf": None, "expired": False, "ends": None, "later": None, "through": None, "forgets": False}
-    assert reported(BUCKET, request_json(**unset)) == []
+    assert reported(HOME, request_json(**unset)) == []
 
 
 # Sizes.
@@ -214,22 +203,22 @@ def test_fields_that_say_nothing_are_accepted() -> None:
 def test_what_only_looks_signed_is_bounded_like_everything_else(by: Signer | None) -> None:
     long = request_json(x="y" * 2_000)
     payload = by.sign(long) if by else long[:-1] + b',"sign":"' + b"0" * 32 + b'"}'
-    assert reported(BUCKET, payload, bounds=TIGHT) == [Reason.VALUE_TOO_LARGE]
+    assert reported(HOME, payload, bounds=TIGHT) == [Reason.VALUE_TOO_LARGE]
     assert reported(("p", 0), payload, bounds=TIGHT) == []
 
 
 def test_what_the_job_wrote_has_no_bound() -> None:
     payload = SIGNER.sign(request_json(action="COMPLETE_REMOVE", asOf=[0, 1, 2], x="y" * 2_000))
-    assert reported(BUCKET, payload, bounds=TIGHT) == []
+    assert reported(HOME, payload, bounds=TIGHT) == []
 
 
 def test_a_request_is_so_short_that_the_job_can_repeat_it() -> None:
     worker = Worker(WorkerConfig(NAMES, signer=SIGNER, bounds=BOUNDS._replace(request_bytes=1_000)))
     payload = request_json(x="y" * 1_000)
-    _, output = work(*BUCKET, [row(SUBSCRIPTIONS, payload)], None, worker)
-    assert [letter["reason"] for letter in letters(output)] == [Reason.VALUE_TOO_LARGE]
+    _, output = work(*HOME, [row(SUBSCRIPTIONS, payload)], None, worker)
+    assert output.reasons == [Reason.VALUE_TOO_LARGE]
     _, output = work("p", 0, [row(TOPICS, topic_json(x="y" * 1_000))], None, worker)
-    assert letters(output) == []
+    assert output.letters == []
 
 
 # Questions.
@@ -257,8 +246,8 @@ def test_a_question_whose_id_is_too_long_for_an_answer_has_none() -> None:
 def test_long_names_are_cut_on_their_way_to_the_driver() -> None:
     """Spark brings the counts of all keys to the driver, in one row."""
     parent, name = "p" * 8_000, "\u20ac" * 2_000 + "*"
-    rows = [row(SUBSCRIPTIONS, request_json(topic=parent, group=f"{number}{name}", liteTopicSet=[name]), 2 * number)
-            for number in range(9)]  # fmt: skip
+    requests = [request_json(topic=parent, group=f"{number}{name}", liteTopicSet=[name]) for number in range(9)]
+    rows = [row(SUBSCRIPTIONS, request, offset) for offset, request in enumerate(requests)]
     steps = Worker(WorkerConfig(NAMES)).work(parent, 0, InputRows.of(rows), None)
     (counts,) = [payload for output in steps for kind, _, payload in output.all_rows() if kind == OutputKind.COUNTS]
     assert len(counts) < 24_000
@@ -294,10 +283,10 @@ def test_the_longest_request_can_be_repeated(letter: str) -> None:
         entries.pop()
     long = long[:-1] + b" " * (DEFAULT_REQUEST_BYTES - len(long)) + b"}"
     leave = orjson.dumps(request_value(**{**names, "topic": ""}, action="COMPLETE_REMOVE", liteTopicSet=...))
-    rows = [row(SUBSCRIPTIONS, orjson.dumps(request_value(**names)), 0), row(SUBSCRIPTIONS, leave, 1)]
+    rows = [row(SUBSCRIPTIONS, orjson.dumps(request_value(**names))), row(SUBSCRIPTIONS, leave, entry=1)]
     rows = [each._replace(offset=number) for number, each in enumerate([*rows, row(SUBSCRIPTIONS, long)])]
     _, output = work(*key, rows, None, Worker(WorkerConfig(NAMES, signer=SIGNER, bounds=BOUNDS)))
-    assert letters(output) == []
+    assert output.letters == []
     written = [len(name) + len(payload or b"") for name, payload in zip(output.keys, output.payloads, strict=True)]
     assert sum(written) > 600_000
     assert max(written) < 1_048_576 - 1_000

@@ -7,7 +7,6 @@ from typing import Any
 import orjson
 import pytest
 
-from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.coordinator.rules import PendingEnds
 from streaming.errors import EntriesLethal, StateCorrupted
 from streaming.expansion import apply_events
@@ -27,10 +26,8 @@ from streaming.worker.rows import InputRow, InputRows, OutputKind
 from tests.support.builders import group_json, request_json, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
-from tests.support.states import Written, forget, work
+from tests.support.states import CLOCK, GROUPS, HOME, SUBSCRIPTIONS, TOPICS, Written, forget, row, work
 
-GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
-BUCKET = COORDINATOR, bucket_of("g")
 MARK = "marked"
 ERRORS = [TypeError("x" * 100_000), RecursionError(), MemoryError(), ValueError("\ud800"), KeyError(), AssertionError()]
 
@@ -41,15 +38,6 @@ Patch = Callable[[pytest.MonkeyPatch, Exception], None]
 def _nothing_known() -> None:
     """Each test begins as a new worker process."""
     forget()
-
-
-def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> InputRow:
-    return InputRow(stream, 0, offset, entry, 1_000 + offset, payload)
-
-
-def letters(output: Written) -> list[dict[str, Any]]:
-    pairs = zip(output.kinds, output.payloads, strict=True)
-    return [json.loads(payload or b"") for kind, payload in pairs if kind == OutputKind.DEAD_LETTER]
 
 
 def relation(output: Written) -> set[tuple[str, str]]:
@@ -121,7 +109,7 @@ def test_a_request_that_raises_is_one_dead_letter(at: Patch, error: Exception, m
     at(monkeypatch, error)
     rows = requests(20, 7)
     after, output = work("p", 0, rows, state, WorkerConfig(NAMES))
-    (letter,) = letters(output)
+    (letter,) = output.letters
     assert letter["reason"] == Reason.NOT_APPLICABLE
     assert letter["source"] == Source(NAMES[SUBSCRIPTIONS], 0, 7, 0, 1_007)._asdict()
     assert letter["original"] == (rows[7].payload or b"").decode()
@@ -157,7 +145,7 @@ def test_a_topic_event_that_raises_is_one_dead_letter(
     rows = [row(TOPICS, topic_json(liteTopic=name, tags="x"), offset) for offset, name in enumerate(names)]
     _, output = work("p", 0, rows, state, worker)
     assert relation(output) == {("c", name) for name in names if name != f"{MARK}5"}
-    assert [letter["source"]["offset"] for letter in letters(output)] == [5]
+    assert [letter["source"]["offset"] for letter in output.letters] == [5]
 
 
 def test_each_of_many_entries_that_raise_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,22 +162,22 @@ def test_each_of_many_entries_that_raise_is_reported(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("streaming.expansion.expansion.apply_events", counted)
     _, output = work("p", 0, requests(200, *marked), state, WorkerConfig(NAMES))
-    assert [letter["source"]["offset"] for letter in letters(output)] == list(marked)
+    assert [letter["source"]["offset"] for letter in output.letters] == list(marked)
     assert relation(output) == {(f"c{number}", "t") for number in range(200) if number not in marked}
     assert runs < 2 * len(marked) * 9
 
 
 def test_a_request_that_stops_the_coordinator_stops_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [*requests(9, 4), row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=...), 9, 1)]
-    expected = work(*BUCKET, requests(9)[:4] + requests(9)[5:] + rows[-1:], None, WorkerConfig(NAMES))
+    expected = work(*HOME, requests(9)[:4] + requests(9)[5:] + rows[-1:], None, WorkerConfig(NAMES))
     forget()
     raising(monkeypatch, PendingEnds, "follow", TypeError())
-    after, output = work(*BUCKET, rows, None, WorkerConfig(NAMES))
-    assert [letter["source"]["offset"] for letter in letters(output)] == [4]
+    after, output = work(*HOME, rows, None, WorkerConfig(NAMES))
+    assert [letter["source"]["offset"] for letter in output.letters] == [4]
     monkeypatch.undo()
     later = [row(CLOCK, tick_json(), 20)]
-    assert work(*BUCKET, later, after, WorkerConfig(NAMES))[1].kinds == (
-        work(*BUCKET, later, expected[0], WorkerConfig(NAMES))[1].kinds
+    assert work(*HOME, later, after, WorkerConfig(NAMES))[1].kinds == (
+        work(*HOME, later, expected[0], WorkerConfig(NAMES))[1].kinds
     )
 
 
@@ -201,7 +189,7 @@ def test_a_damaged_state_concerns_no_entry(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("key", [("p", 0), BUCKET])
+@pytest.mark.parametrize("key", [("p", 0), HOME])
 def test_a_state_that_cannot_be_decoded_concerns_no_entry(
     key: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.kafka.facts import EntryPlace
 from streaming.records.model import Reason
 from streaming.tuning import Tuning
@@ -15,15 +14,9 @@ from streaming.worker.rows import InputRow, InputRows, OutputKind
 from tests.support.builders import group_json, request_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
-from tests.support.states import Written
+from tests.support.states import GROUPS, HOME, SUBSCRIPTIONS, TOPICS, Written, row
 
-GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
-BUCKET = bucket_of("g")
 BATCH = 7
-
-
-def row(stream: int, payload: bytes, offset: int = 0) -> InputRow:
-    return InputRow(stream, 0, offset, 0, 1_000 + offset, payload)
 
 
 SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]
@@ -76,7 +69,7 @@ def test_topics_by_column_are_the_same_as_one_by_one(place: int) -> None:
     assert rows_of(output) == rows_of(one_by_one)
 
 
-@pytest.mark.parametrize(("key", "letters"), [(("p", 0), 1), (("p", 1), 0), ((COORDINATOR, BUCKET), 0)])
+@pytest.mark.parametrize(("key", "letters"), [(("p", 0), 1), (("p", 1), 0), (HOME, 0)])
 def test_the_key_that_the_decision_names_reports_the_entry(key: tuple[str, int], letters: int) -> None:
     """All others leave it out in silence."""
     _, output = worked([SUBSCRIBED[1]], decided(SUBSCRIPTIONS), key=key)

@@ -21,9 +21,8 @@ from tests.support.builders import group_json, request_json, topic_json
 from tests.support.lethal import KIND, Lethal
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Memories
-from tests.support.states import work
+from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, row, work
 
-GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
 SELECTOR = {"type": KIND, "expression": "all"}
 STALL_SECONDS = 60
 CONFIG = WorkerConfig(NAMES)
@@ -43,10 +42,6 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _forget_kinds() -> None:
     for known in (selectors._offered, selectors._factory):
         known.cache_clear()
-
-
-def row(stream: int, payload: bytes, offset: int = 0) -> InputRow:
-    return InputRow(stream, 0, offset, 0, 1_000 + offset, payload)
 
 
 SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"], selector=SELECTOR))]

@@ -23,10 +23,20 @@ from streaming.worker.worker import SWEEP_MS
 from tests.support.builders import group_json, request_json, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Memories, rows_of
-from tests.support.states import TOMBSTONE, Written, decode_home, forget, work
+from tests.support.states import (
+    CLOCK,
+    GROUPS,
+    HOME,
+    SUBSCRIPTIONS,
+    TOMBSTONE,
+    TOPICS,
+    Written,
+    decode_home,
+    forget,
+    row,
+    work,
+)
 
-GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
-BUCKET = bucket_of("g")
 SETTINGS = WorkerConfig(NAMES, Routing({"big": 3}))
 
 
@@ -34,15 +44,6 @@ SETTINGS = WorkerConfig(NAMES, Routing({"big": 3}))
 def _nothing_known() -> None:
     """Each test begins as a new worker process."""
     forget()
-
-
-def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> InputRow:
-    return InputRow(stream, 0, offset, entry, 1_000 + offset, payload)
-
-
-def letters(output: Written) -> list[dict[str, Any]]:
-    return [json.loads(payload or b"") for kind, payload in zip(output.kinds, output.payloads, strict=True)
-            if kind == OutputKind.DEAD_LETTER]  # fmt: skip
 
 
 def updates(output: Written) -> list[tuple[str, str]]:
@@ -83,14 +84,7 @@ def test_the_time_comes_behind_topics_however_many(many: int) -> None:
 def test_rows_with_equal_places_need_no_comparison_of_payloads() -> None:
     """A stream may have deletions, whose payload is None, but no two records at one place."""
     _, output = work("p", 0, [row(TOPICS, None, 1), row(TOPICS, b"", 2), row(TOPICS, None, 3)], None, SETTINGS)
-    assert [letter["source"]["offset"] for letter in letters(output)] == [1, 2, 3]
-
-
-def test_a_remove_stands_before_its_tombstone() -> None:
-    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json())], None, SETTINGS)
-    _, output = work("p", 0, [row(TOPICS, topic_json(event="DELETED"), 1)], data, SETTINGS)
-    assert updates(output) == [(OutputKind.REMOVE, "t"), (TOMBSTONE, "t")]
-    assert output.payloads[1] is None
+    assert [letter["source"]["offset"] for letter in output.letters] == [1, 2, 3]
 
 
 def test_nothing_changed_gives_the_very_same_bytes() -> None:
@@ -117,27 +111,49 @@ def test_damaged_bytes_are_not_worked_on() -> None:
         work("p", 0, [row(TOPICS, topic_json())], data[:-1] + bytes([data[-1] ^ 1]), SETTINGS)
 
 
-BAD = [
-    row(GROUPS, group_json(group=" ", attributes={BIND_TOPIC: "big"})),
-    row(SUBSCRIPTIONS, request_json(topic="big", clientId="")),
-    row(TOPICS, topic_json(parentTopic="big", event="?")),
-    row(CLOCK, tick_json(tick=..., wake="?", parentTopic="big", shard=0)),
+BIG = [("big", number) for number in range(3)]
+OTHER_HOME, NOWHERE = (COORDINATOR, HOME[1] + 1), (COORDINATOR, UNROUTABLE)
+END = request_json(action="COMPLETE_REMOVE", topic=...)
+REPORTED: list[tuple[InputRow, dict[tuple[str, int], Reason | None]]] = [
+    # All shards and the coordinator see a request or a group event, so the coordinator reports it.
+    (
+        row(GROUPS, group_json(group=" ", attributes={BIND_TOPIC: "big"})),
+        {HOME: Reason.BLANK_NAME, **dict.fromkeys(BIG)},
+    ),
+    (row(SUBSCRIPTIONS, request_json(topic="big", clientId="")), {HOME: Reason.BLANK_NAME, **dict.fromkeys(BIG)}),
+    (row(TOPICS, topic_json(parentTopic="big", event="?")), dict.fromkeys(BIG, Reason.UNKNOWN_EVENT)),
+    (row(CLOCK, tick_json(tick=..., wake="?", parentTopic="big", shard=0)), dict.fromkeys(BIG, Reason.WRONG_TYPE)),
+    # The first shard reports a request of another parent; for the coordinator it is as good as any.
+    (row(SUBSCRIPTIONS, request_json(topic="q")), {HOME: None, **dict.fromkeys(BIG), BIG[0]: Reason.NOT_ROUTABLE}),
+    (row(CLOCK, tick_json(tick=..., wake=5, parentTopic="big", shard=1)), {BIG[1]: None, BIG[2]: Reason.NOT_ROUTABLE}),
+    # A shard is not told the time by ticks and alarms.
+    (row(CLOCK, tick_json()), {("p", 0): Reason.NOT_ROUTABLE, NOWHERE: Reason.NOT_ROUTABLE}),
+    (row(CLOCK, tick_json(tick=..., alarm=5, parentTopic="p", shard=0)), {("p", 0): Reason.NOT_ROUTABLE}),
+    # The JVM may place nowhere, or elsewhere, what Python can place. No shard sees it.
+    (row(SUBSCRIPTIONS, request_json()), {NOWHERE: Reason.NOT_ROUTABLE}),
+    (row(TOPICS, topic_json()), {NOWHERE: Reason.NOT_ROUTABLE}),
+    (row(GROUPS, b"?"), {NOWHERE: Reason.NOT_JSON}),
+    (row(GROUPS, group_json()), {OTHER_HOME: Reason.NOT_ROUTABLE}),
+    (row(SUBSCRIPTIONS, None, entry=1), {NOWHERE: Reason.NOT_JSON}),
+    (row(SUBSCRIPTIONS, request_json(topic=...), entry=1), {HOME: Reason.MISSING_FIELD}),
+    (row(SUBSCRIPTIONS, request_json(), entry=1), {HOME: Reason.NOT_ROUTABLE}),
+    (row(SUBSCRIPTIONS, END, entry=1), {OTHER_HOME: Reason.NOT_ROUTABLE}),
+    (row(SUBSCRIPTIONS, END, entry=0), {HOME: None}),
+    (row(TOPICS, topic_json(parentTopic="")), {NOWHERE: Reason.BLANK_NAME}),
+    (row(CLOCK, b"{}"), {NOWHERE: Reason.MISSING_FIELD}),
+    (row(CLOCK, tick_json(tick=..., alarm=5, parentTopic="g", shard=0)), {OTHER_HOME: Reason.NOT_ROUTABLE}),
+    (row(CLOCK, tick_json(tick=..., wake=5, parentTopic="g", shard=0)), {HOME: Reason.NOT_ROUTABLE}),
 ]
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_a_shard_reports_what_nobody_else_sees(number: int) -> None:
-    """A bad topic event; a bad request is seen by all shards and at home, a bad group event as well."""
-    _, output = work("big", number, BAD, None, SETTINGS)
-    assert [letter["source"]["topic"] for letter in letters(output)] == ["lite-topic-events", "lite-clock"]
-
-
-def test_a_home_reports_what_it_sees_and_cannot_read() -> None:
-    _, output = work(COORDINATOR, BUCKET, BAD[:2], None, SETTINGS)
-    assert [letter["source"]["topic"] for letter in letters(output)] == [
-        "lite-group-events",
-        "lite-subscription-events",
-    ]
+@pytest.mark.parametrize(("entry", "reports"), REPORTED)
+def test_one_of_the_keys_that_see_an_entry_reports_it(
+    entry: InputRow, reports: dict[tuple[str, int], Reason | None]
+) -> None:
+    for key, reason in reports.items():
+        data, output = work(*key, [entry], None, SETTINGS)
+        assert output.reasons == ([] if reason is None else [reason]), key
+        assert data is None or reason is None
 
 
 def test_a_dead_letter_shows_its_own_entry() -> None:
@@ -145,9 +161,9 @@ def test_a_dead_letter_shows_its_own_entry() -> None:
     entries = [request_json(clientId=name, liteTopicSet=["ok", f"{name}*"]) for name in "abc"]
     rows = [row(GROUPS, group_json()), *(row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries))]
     _, output = work("p", 0, rows, None, SETTINGS)
-    shown = [(letter["source"]["entry"], letter["original"].encode()) for letter in letters(output)]
+    shown = [(letter["source"]["entry"], letter["original"].encode()) for letter in output.letters]
     assert shown == list(enumerate(entries))
-    assert {letter["reason"] for letter in letters(output)} == {Reason.INVALID_PATTERN}
+    assert set(output.reasons) == {Reason.INVALID_PATTERN}
 
 
 @pytest.mark.parametrize("entries", [[" "], [" ", "t"], ["", "\t"]])
@@ -157,7 +173,7 @@ def test_a_blank_pattern_is_a_dead_letter(entries: list[str]) -> None:
     _, output = work(
         "p", 0, [*rows, row(TOPICS, topic_json()), row(TOPICS, topic_json(liteTopic="u"), 1)], None, SETTINGS
     )
-    (letter,) = letters(output)
+    (letter,) = output.letters
     assert (letter["reason"], letter["source"]["offset"]) == (Reason.INVALID_PATTERN, 1)
     assert "a pattern is blank" in letter["message"]
     assert updates(output) == ([(OutputKind.ADD, "t")] if "t" in entries else [])
@@ -176,48 +192,16 @@ def test_a_text_that_names_two_parents_is_a_dead_letter(stream: int, payload: by
     data, output = work("p", 0, [row(stream, payload)], None, SETTINGS)
     assert data is None
     # The coordinator, which sees each request, speaks of those.
-    _, home = work(COORDINATOR, BUCKET, [row(stream, payload)], None, SETTINGS)
-    (letter,) = letters(home if stream == SUBSCRIPTIONS else output)
-    assert letter["reason"] == Reason.DUPLICATE_FIELD
-    assert letters(output) == ([] if stream == SUBSCRIPTIONS else [letter])
-
-
-def test_of_the_shards_one_reports_a_request_of_another_parent() -> None:
-    """Home sees it as well, but as one of the other parent, which is as good there."""
-    rows = [row(SUBSCRIPTIONS, request_json(topic="q"))]
-    reported = [len(letters(work("big", number, rows, None, SETTINGS)[1])) for number in range(3)]
-    assert reported == [1, 0, 0]
-    assert letters(work(COORDINATOR, BUCKET, rows, None, SETTINGS)[1]) == []
-
-
-def test_what_is_placed_nowhere_is_reported_although_it_is_valid() -> None:
-    """The JVM may refuse a text that Python reads."""
-    for stream, payload in ((SUBSCRIPTIONS, request_json()), (CLOCK, tick_json()), (TOPICS, topic_json())):
-        data, output = work(COORDINATOR, UNROUTABLE, [row(stream, payload)], None, SETTINGS)
-        assert data is None
-        assert [letter["reason"] for letter in letters(output)] == [Reason.NOT_ROUTABLE]
-
-
-def test_a_wake_for_another_shard_is_a_dead_letter() -> None:
-    rows = [row(CLOCK, tick_json(tick=..., wake=5, parentTopic="big", shard=1))]
-    assert letters(work("big", 1, rows, None, SETTINGS)[1]) == []
-    assert [letter["reason"] for letter in letters(work("big", 2, rows, None, SETTINGS)[1])] == [Reason.NOT_ROUTABLE]
-
-
-@pytest.mark.parametrize("payload", [tick_json(), tick_json(tick=..., alarm=5, parentTopic="p", shard=0)])
-def test_a_shard_is_not_told_the_time_by_ticks_and_alarms(payload: bytes) -> None:
-    assert [letter["reason"] for letter in letters(work("p", 0, [row(CLOCK, payload)], None, SETTINGS)[1])] == [
-        Reason.NOT_ROUTABLE
-    ]
+    _, home = work(*HOME, [row(stream, payload)], None, SETTINGS)
+    assert (home if stream == SUBSCRIPTIONS else output).reasons == [Reason.DUPLICATE_FIELD]
+    assert stream == TOPICS or not output.letters
 
 
 def test_a_shard_asks_to_be_woken_once_for_each_time() -> None:
     """Topics that end within the same step share an alarm; those that end in this batch need none."""
     made = [row(TOPICS, topic_json(liteTopic=name, ttlMs=60_000), at) for at, name in enumerate("ab")]
     data, output = work("p", 0, made, None, SETTINGS)
-    clock = [json.loads(payload or b"") for kind, payload in zip(output.kinds, output.payloads, strict=True)
-             if kind == "input:clock"]  # fmt: skip
-    assert clock == [{"alarm": 70_000, "parentTopic": "p", "shard": 0}]
+    assert output.payloads_of("input:clock") == [{"alarm": 70_000, "parentTopic": "p", "shard": 0}]
     _, output = work("p", 0, [row(TOPICS, topic_json(liteTopic="c", ttlMs=60_000), 5)], data, SETTINGS)
     assert output.kinds == []
     late = [row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0), 9)]
@@ -389,7 +373,7 @@ def test_the_state_that_was_encoded_is_used_by_the_next_batch(data: bytes, monke
 @pytest.fixture
 def placed() -> bytes:
     """Group `g` on parent `p`."""
-    data, output = work(COORDINATOR, BUCKET, [row(GROUPS, group_json())], None, SETTINGS)
+    data, output = work(*HOME, [row(GROUPS, group_json())], None, SETTINGS)
     assert output.kinds == []
     assert data is not None
     return data
@@ -402,42 +386,37 @@ def parents(data: bytes | None) -> dict[str, str]:
 
 def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) -> None:
     moved = [row(GROUPS, group_json(attributes={BIND_TOPIC: "q", WILDCARD: ""}), 8)]
-    renewed, output = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
+    renewed, output = work(*HOME, moved, placed, SETTINGS)
     assert parents(renewed) == {"g": "q"}
     assert output.kinds == ["input:groups"]
     assert json.loads(output.payloads[0] or b"")["parentTopic"] == "p"
-    again = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
+    again = work(*HOME, moved, placed, SETTINGS)
     assert (again[0], rows_of(again[1])) == (renewed, rows_of(output))
     forget()
-    cold = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
+    cold = work(*HOME, moved, placed, SETTINGS)
     assert (cold[0], rows_of(cold[1])) == (renewed, rows_of(output))
 
 
 def test_a_home_without_change_gives_the_very_same_bytes(placed: bytes) -> None:
     rows = [row(GROUPS, group_json(attributes={}, parentTopic="q"), 9), row(CLOCK, tick_json(tick=0), 9)]
-    again, output = work(COORDINATOR, BUCKET, rows, placed, SETTINGS)
+    unknown = next(name for name in map("h{}".format, range(99)) if bucket_of(name) == HOME[1])
+    again, output = work(*HOME, [*rows, row(GROUPS, group_json(group=unknown, attributes={}), 10)], placed, SETTINGS)
     assert again is placed
-    assert output.kinds == []
+    assert (output.kinds, output.ignored) == ([], {Ignored.GROUP_UNKNOWN: 1})
 
 
 def test_the_last_group_leaves_no_bytes(placed: bytes) -> None:
-    renewed, output = work(COORDINATOR, BUCKET, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
+    renewed, output = work(*HOME, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
     assert renewed is None
     assert output.kinds == ["input:groups"]
-
-
-def test_an_unknown_group_that_is_deleted_is_counted() -> None:
-    renewed, output = work(COORDINATOR, BUCKET, [row(GROUPS, group_json(attributes={}))], None, SETTINGS)
-    assert renewed is None
-    assert (output.kinds, output.ignored) == ([], {Ignored.GROUP_UNKNOWN: 1})
 
 
 def test_a_request_elsewhere_is_reported_by_home_with_its_own_entry(placed: bytes) -> None:
     """Of several entries of one record, on any parent; only the one that names no parent is no shard's."""
     entries = [request_json(), request_json(topic="q"), request_json(action="COMPLETE_REMOVE", topic=...)]
     rows = [row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries[:2])]
-    _, output = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, entries[2], 5, 2 * 2 + 1), *rows], placed, SETTINGS)
-    (letter,) = letters(output)
+    _, output = work(*HOME, [row(SUBSCRIPTIONS, entries[2], 5, 2 * 2 + 1), *rows], placed, SETTINGS)
+    (letter,) = output.letters
     assert (letter["reason"], letter["source"]["entry"]) == (Reason.GROUP_BOUND_ELSEWHERE, 1)
     assert letter["original"].encode() == entries[1]
     assert output.kinds.count("input:subscriptions") == 2
@@ -445,54 +424,20 @@ def test_a_request_elsewhere_is_reported_by_home_with_its_own_entry(placed: byte
 
 def test_the_end_of_a_client_everywhere_names_its_own_entry() -> None:
     """Also that of an entry that cannot be read: its position is the one in its record."""
-    data, _ = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, SETTINGS)
+    data, _ = work(*HOME, [row(SUBSCRIPTIONS, request_json())], None, SETTINGS)
     leaving = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=" "), 7, 5)
-    _, output = work(COORDINATOR, BUCKET, [leaving], data, SETTINGS)
+    _, output = work(*HOME, [leaving], data, SETTINGS)
     assert [json.loads(payload or b"")["asOf"] for payload in output.payloads] == [[0, 7, 1_007, 2]]
-    _, output = work(COORDINATOR, BUCKET, [leaving._replace(payload=request_json(topic=...))], data, SETTINGS)
-    assert [letter["source"]["entry"] for letter in letters(output)] == [2]
+    _, output = work(*HOME, [leaving._replace(payload=request_json(topic=...))], data, SETTINGS)
+    assert [letter["source"]["entry"] for letter in output.letters] == [2]
 
 
 def test_leases_are_as_long_as_the_settings_say() -> None:
     settings = WorkerConfig(NAMES, client_timeout_ms=1_000)
-    data, _ = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, settings)
+    data, _ = work(*HOME, [row(SUBSCRIPTIONS, request_json())], None, settings)
     late = [row(CLOCK, tick_json(tick=2_001), 1)]
-    assert work(COORDINATOR, BUCKET, late, data, SETTINGS)[1].kinds == []
-    assert work(COORDINATOR, BUCKET, late, data, settings)[1].kinds == ["input:subscriptions"]
-
-
-@pytest.mark.parametrize(
-    ("stream", "payload", "reason", "bucket"),
-    [
-        (GROUPS, b"?", Reason.NOT_JSON, UNROUTABLE),
-        (GROUPS, group_json(), Reason.NOT_ROUTABLE, BUCKET + 1),
-        (SUBSCRIPTIONS, None, Reason.NOT_JSON, UNROUTABLE),
-        (SUBSCRIPTIONS, request_json(topic=...), Reason.MISSING_FIELD, BUCKET),
-        (SUBSCRIPTIONS, request_json(), Reason.NOT_ROUTABLE, BUCKET),
-        (SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=...), Reason.NOT_ROUTABLE, BUCKET + 1),
-        (TOPICS, topic_json(parentTopic=""), Reason.BLANK_NAME, UNROUTABLE),
-        (TOPICS, topic_json(), Reason.NOT_ROUTABLE, UNROUTABLE),
-        (CLOCK, b"{}", Reason.MISSING_FIELD, UNROUTABLE),
-        (CLOCK, tick_json(tick=..., alarm=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET + 1),
-        (CLOCK, tick_json(tick=..., wake=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET),
-    ],
-)
-def test_what_has_no_place_is_a_dead_letter(stream: int, payload: bytes | None, reason: Reason, bucket: int) -> None:
-    """Also what Python could place but Spark could not; no shard sees it."""
-    entry = 1 if stream == SUBSCRIPTIONS else 0
-    data, output = work(COORDINATOR, bucket, [row(stream, payload, entry=entry)], None, SETTINGS)
-    assert data is None
-    assert [letter["reason"] for letter in letters(output)] == [reason]
-
-
-def test_a_request_that_names_no_parent_for_spark_only_is_the_homes() -> None:
-    """The shards do not see it, so home speaks of it although it is one of a parent."""
-    named = row(SUBSCRIPTIONS, request_json(), entry=1)
-    assert [letter["reason"] for letter in letters(work(COORDINATOR, BUCKET, [named], None, SETTINGS)[1])] == [
-        Reason.NOT_ROUTABLE
-    ]
-    ended = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=""), entry=0)
-    assert letters(work(COORDINATOR, BUCKET, [ended], None, SETTINGS)[1]) == []
+    assert work(*HOME, late, data, SETTINGS)[1].kinds == []
+    assert work(*HOME, late, data, settings)[1].kinds == ["input:subscriptions"]
 
 
 # What a wide pattern finds leaves in pieces.
@@ -522,7 +467,7 @@ def test_output_comes_in_pieces(quota: int) -> None:
     assert stored == whole[0]
     assert [piece.kinds.count(OutputKind.ADD) for piece in pieces] == [10, 10, 5, 0, 0]
     assert sorted(key or b"" for piece in pieces for key in piece.keys) == sorted(key or b"" for key in whole[1].keys)
-    assert sum(len(letters(piece)) for piece in pieces) == 1
+    assert sum(len(piece.letters) for piece in pieces) == 1
 
 
 def written(output: Output) -> Written:
