@@ -213,10 +213,137 @@ def test_groups(
     ]
 
 
-def test_a_group_that_is_bound_is_told_to_the_parents_on_which_its_clients_ask() -> None:
-    """Parents of other groups' clients are not notified, nor is its own parent."""
-    bucket = Bucket(request("p"), request("q"), request("r", client="d"), request("s", group="h"))
-    assert bucket.then(bind("q")) == [group_end("p", 4, "q"), group_end("r", 4, "q")]
+def wakes(time: int, parent: str = "p", shard: int = 0) -> dict[str, Any]:
+    """The value of a record that wakes a shard."""
+    return {"wake": time, "parentTopic": parent, "shard": shard}
+
+
+EACH_PARENT = [request("p"), request("q"), request("r", client="d"), request("s", group="h")]
+KNOWN = {"place": [3, 3, 1_003, 0], "known": 1}
+STEPS: dict[str, list[tuple[list[Event], Written]]] = {
+    "a group that is bound is told to the parents on which its clients ask": [
+        (EACH_PARENT, []),
+        ([bind("q")], [group_end("p", 4, "q"), group_end("r", 4, "q")]),
+    ],
+    "who leaves elsewhere is not reported": [([bind("p")], []), ([leaves("q"), leaves("q", as_of=place(0))], [])],
+    "requests of an unknown group are not reported": [([request("p"), request("q")], [])],
+    # A client that leaves everywhere: the records carry the place of the request, and its version to check.
+    "it is ended where it has asked": [
+        (EACH_PARENT, []),
+        ([leaves("", version=7)], [client_end(parent, 4, version=7) for parent in "pq"]),
+    ],
+    "only what it asked for before is ended": [
+        ([request("p")], []),
+        ([leaves(""), request("q")], [client_end("p", 1)]),
+        ([read_back("p", 1), leaves("")], [client_end("q", 4)]),
+    ],
+    "a parent that was left is not ended again": [
+        ([request("p"), request("q")], []),
+        ([leaves("p")], []),
+        ([leaves("")], [client_end("q", 3)]),
+    ],
+    "a parent that was left with a version is": [
+        ([request("p"), request("q")], []),
+        ([leaves("p", version=1)], []),
+        ([leaves("")], [client_end("q", 3), {**client_end("p", 3), "ends": {"literal": KNOWN, "wildcard": KNOWN}}]),
+    ],
+    # In one record if it comes in the same micro-batch, else in one that continues the former one.
+    "what it asks for since is repeated with its end": [
+        ([request("p"), request("q")], []),
+        ([leaves(""), request("p")], [client_end("p", 2, later=[3]), client_end("q", 2)]),
+        ([request("p"), request("r")], [continued("p", 2, 4, count=2)]),
+        ([read_back("p", 2, 3), read_back("q", 2)], []),
+        ([request("p")], [continued("p", 2, 8, count=3)]),
+        ([read_back("p", 2, 8), request("p")], []),
+    ],
+    # Leases: a tick ends clients without a request for too long.
+    "a lease as old as the timeout has not expired": [
+        ([request("p"), request("q"), request("p", client="d")], []),
+        ([Tick(1_001 + HOUR)], []),
+        ([Tick(1_002 + HOUR)], [client_end("p", 1, expired=True), client_end("q", 1, expired=True)]),
+    ],
+    **{
+        f"any request on any parent renews the lease, number {number}": [
+            ([request("p")], []),
+            ([renewal], []),
+            ([Tick(1_001 + HOUR)], []),
+        ]
+        for number, renewal in enumerate(
+            [request("q"), request("p", action=Action.PARTIAL_REMOVE), leaves("q"), leaves("q", version=1)]
+        )
+    },
+    "a request of the same batch counts before the time": [
+        ([request("p")], []),
+        ([request("p"), Tick(1_001 + HOUR)], []),
+        (
+            [request("p", client="d"), Tick(9_000 + HOUR)],
+            [client_end("p", 1, expired=True), client_end("p", 3, clientId="d", expired=True)],
+        ),
+    ],
+    "a client is ended once": [
+        ([request("p")], []),
+        ([Tick(2_000 + HOUR), Tick(2_001 + HOUR)], [client_end("p", 0, expired=True)]),
+        ([Tick(3_000 + HOUR)], []),
+        ([read_back("p", 0)], []),
+        ([request("p")], []),
+    ],
+    "a client that asked again is not forgotten when its end arrives": [
+        ([request("p"), request("q")], []),
+        ([Tick(2_000 + HOUR)], [client_end("p", 1, expired=True), client_end("q", 1, expired=True)]),
+        ([request("p")], [continued("p", 1, 3, count=1) | {"expired": True}]),
+        ([read_back("p", 1, 3), read_back("q", 1)], []),
+        ([leaves("")], [client_end("p", 6)]),
+    ],
+    # Alarms: a shard is woken once, by the first tick of its time or later.
+    "an alarm wakes a shard once": [
+        ([Alarm("p", 0, 5_000), Alarm("q", 2, 5_000), Alarm("p", 0, 6_000)], []),
+        ([Tick(4_999)], []),
+        ([Tick(5_000)], [wakes(5_000), wakes(5_000, "q", 2)]),
+        ([Tick(7_000)], [wakes(7_000)]),
+        ([Tick(8_000)], []),
+    ],
+    "an alarm of the past wakes at once": [
+        ([Tick(5_000)], []),
+        ([Alarm("p", 1, 5_000)], [wakes(5_000, "p", 1)]),
+        ([Alarm("p", 1, 5_001)], []),
+        ([Alarm("p", 1, 5_002), Alarm("p", 1, 5_000), Tick(5_002)], [wakes(5_002, "p", 1)]),
+    ],
+    "many alarms that are due wake a shard once": [
+        ([Alarm("p", number % 2, 10_000 * number) for number in range(1, 401)], []),
+        ([Tick(4_000_000)], [wakes(4_000_000), wakes(4_000_000, shard=1)]),
+        ([Alarm("p", 0, 10_000 * number) for number in range(1, 401)], [wakes(4_000_000)]),
+    ],
+    "time does not go back": [([Tick(5_000), Tick(4_000)], []), ([Alarm("p", 0, 4_500)], [wakes(5_000)])],
+}
+"""By the rule: micro-batches, with the values of the records written back. The timeout is an hour."""
+
+
+@pytest.mark.rule("requests-elsewhere", case="who leaves elsewhere is not reported")
+@pytest.mark.rule("unknown-group", case="requests of an unknown group are not reported")
+@pytest.mark.rule("end-on-all-parents", case="only what it asked for before is ended")
+@pytest.mark.rule("requests-after-end", case="what it asks for since is repeated with its end")
+@pytest.mark.rule("continued-end", case="what it asks for since is repeated with its end")
+@pytest.mark.rule("lease", case="a lease as old as the timeout has not expired")
+@pytest.mark.rule("renewal", case="a request of the same batch counts before the time")
+@pytest.mark.rule("expiry", case="an alarm wakes a shard once")
+@pytest.mark.rule("overdue-topic", case="an alarm of the past wakes at once")
+@pytest.mark.rule("one-alarm", case="many alarms that are due wake a shard once")
+@pytest.mark.parametrize("rule", STEPS)
+def test_steps_of_a_bucket(rule: str) -> None:
+    bucket = Bucket(timeout=HOUR)
+    for events, written in STEPS[rule]:
+        assert bucket.then(*events) == written
+        assert (bucket.outcome.problems, bucket.outcome.ignored) == ([], {})
+        for (stream, record), value in zip(bucket.outcome.records, written, strict=True):
+            known = Stream.CLOCK if "wake" in value else Stream.SUBSCRIPTIONS if "action" in value else Stream.GROUPS
+            assert (stream, record.key.decode()) == (known, value.get("group", value.get("parentTopic")))
+
+
+@pytest.mark.rule("forgotten-versions")
+@pytest.mark.rule("no-timeout")
+def test_without_a_timeout_no_client_in_session_is_ended_or_forgotten() -> None:
+    bucket = Bucket(request("p", version=3))
+    assert bucket.then(leaves("p", version=2), Tick(2 * VERSION_RETENTION_MS), Tick(1 << 60)) == []
 
 
 @pytest.mark.rule("requests-elsewhere")
@@ -233,54 +360,13 @@ def test_a_request_elsewhere_is_a_dead_letter_and_its_parent_is_told_once() -> N
     assert len(bucket.outcome.problems) == 1
 
 
-@pytest.mark.rule("requests-elsewhere")
-def test_who_leaves_elsewhere_is_not_reported() -> None:
-    bucket = Bucket(bind("p"))
-    assert bucket.then(leaves("q"), leaves("q", as_of=place(0))) == []
-    assert bucket.outcome.problems == []
-
-
-@pytest.mark.rule("unknown-group")
-def test_requests_of_a_group_of_which_nothing_is_known_are_not_reported() -> None:
-    bucket = Bucket(request("p"), request("q"))
-    assert (bucket.outcome.problems, bucket.outcome.records) == ([], [])
-
-
 # Clients: their removal on all parents.
-
-
-@pytest.mark.rule("end-on-all-parents")
-def test_a_client_that_leaves_everywhere_is_ended_where_it_has_asked() -> None:
-    """The records carry the place of the request, and its version for each parent to check."""
-    bucket = Bucket(request("p"), request("q"), request("r", client="d"), request("s", group="h"))
-    assert bucket.then(leaves("", version=7)) == [client_end("p", 4, version=7), client_end("q", 4, version=7)]
-    assert [(stream, record.key) for stream, record in bucket.outcome.records] == [(Stream.SUBSCRIPTIONS, b"g")] * 2
-    assert bucket.outcome.ignored == {}
-
-
-@pytest.mark.rule("end-on-all-parents")
-def test_only_what_it_asked_for_before_is_ended() -> None:
-    bucket = Bucket(request("p"))
-    assert bucket.then(leaves(""), request("q")) == [client_end("p", 1)]
-    assert bucket.state.leases == {KEY: ClientLease(("q",), place(2))}
 
 
 def test_a_client_that_is_not_known_cannot_leave() -> None:
     bucket = Bucket(request("p", client="d"))
     assert bucket.then(leaves("")) == []
     assert bucket.outcome.ignored == {Ignored.NO_SUBSCRIPTION: 1}
-
-
-def test_a_parent_that_was_left_is_not_ended_again() -> None:
-    """After a request with a version it is: the version of the end is to hold there as well."""
-    bucket = Bucket(request("p"), request("q"))
-    bucket.then(leaves("p"))
-    assert bucket.then(leaves("")) == [client_end("q", 3)]
-    bucket = Bucket(request("p"), request("q"))
-    bucket.then(leaves("p", version=1))
-    known = {"place": [3, 3, 1_003, 0], "known": 1}
-    of_p = {**client_end("p", 3), "ends": {"literal": known, "wildcard": known}}
-    assert bucket.then(leaves("")) == [client_end("q", 3), of_p]
 
 
 @pytest.mark.rule("forgotten-parents")
@@ -293,19 +379,6 @@ def test_a_client_that_leaves_everywhere_is_forgotten_when_its_ends_are_read_bac
     assert not bucket.state
     assert bucket.then(leaves("")) == []
     assert bucket.outcome.ignored == {Ignored.NO_SUBSCRIPTION: 1}
-
-
-@pytest.mark.rule("requests-after-end")
-@pytest.mark.rule("continued-end")
-def test_what_it_asks_for_since_is_repeated_with_its_end() -> None:
-    """In one record where it comes in the same micro-batch, else in one that continues the former one."""
-    bucket = Bucket(request("p"), request("q"))
-    assert bucket.then(leaves(""), request("p")) == [client_end("p", 2, later=[3]), client_end("q", 2)]
-    assert bucket.then(request("p"), request("r")) == [continued("p", 2, 4, count=2)]
-    assert bucket.then(read_back("p", 2, 3), read_back("q", 2)) == []
-    assert set(bucket.state.pending) == {(KEY, "p")}, "the other record is under way"
-    assert bucket.then(read_back("p", 2, 4), request("p")) == [], "the shard has read it as well"
-    assert bucket.state.pending == {}
 
 
 @pytest.mark.rule("consecutive-ends")
@@ -440,14 +513,6 @@ def test_versions_of_a_client_in_no_session_are_forgotten() -> None:
 
 
 @pytest.mark.rule("forgotten-versions")
-def test_versions_of_a_client_in_session_are_kept() -> None:
-    """A stale goodbye ends no session."""
-    bucket = Bucket(request("p", version=3))
-    bucket.then(leaves("p", version=2))
-    assert bucket.then(Tick(2 * VERSION_RETENTION_MS)) == []
-
-
-@pytest.mark.rule("forgotten-versions")
 def test_what_is_forgotten_follows_an_end_that_is_pending() -> None:
     bucket = Bucket(request("p", version=3), leaves("p", version=3), timeout=HOUR)
     bucket.then(leaves("", version=4))
@@ -457,42 +522,6 @@ def test_what_is_forgotten_follows_an_end_that_is_pending() -> None:
 
 
 # Leases: a tick ends clients without a request for too long.
-
-
-@pytest.mark.rule("lease")
-def test_a_client_that_does_not_ask_for_too_long_is_ended_everywhere() -> None:
-    """A lease exactly as old as the timeout has not expired."""
-    bucket = Bucket(request("p"), request("q"), request("p", client="d"), timeout=HOUR)
-    assert bucket.then(Tick(1_001 + HOUR)) == []
-    assert bucket.then(Tick(1_002 + HOUR)) == [client_end("p", 1, expired=True), client_end("q", 1, expired=True)]
-    ((_, record), _) = bucket.outcome.records
-    assert parse_subscription(record.value).expired
-
-
-@pytest.mark.rule("lease")
-def test_any_request_on_any_parent_renews_the_lease() -> None:
-    for renewal in (request("q"), request("p", action=Action.PARTIAL_REMOVE), leaves("q"), leaves("q", version=1)):
-        bucket = Bucket(request("p"), timeout=HOUR)
-        bucket.then(renewal)
-        assert bucket.then(Tick(1_001 + HOUR)) == [], renewal
-
-
-@pytest.mark.rule("lease")
-def test_a_client_is_ended_once() -> None:
-    bucket = Bucket(request("p"), timeout=HOUR)
-    assert bucket.then(Tick(2_000 + HOUR), Tick(2_001 + HOUR)) == [client_end("p", 0, expired=True)]
-    assert bucket.then(Tick(3_000 + HOUR)) == []
-    assert bucket.then(read_back("p", 0)) == []
-    assert bucket.state == CoordinatorState(clock=3_000 + HOUR)
-
-
-def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> None:
-    bucket = Bucket(request("p"), request("q"), timeout=HOUR)
-    bucket.then(Tick(2_000 + HOUR))
-    bucket.then(request("p"))
-    bucket.then(read_back("p", 1, 3), read_back("q", 1))
-    assert bucket.state.leases == {KEY: ClientLease(("p",), place(3))}
-    assert bucket.state.pending == {}
 
 
 @pytest.mark.rule("late-request")
@@ -505,55 +534,6 @@ def test_a_client_that_asks_too_late_has_ended_before() -> None:
         client_end("q", 1, expired=True),
     ]
     assert bucket.state.leases == {KEY: ClientLease(("p",), place(7))}
-
-
-@pytest.mark.rule("no-timeout")
-def test_without_a_timeout_nobody_is_ended() -> None:
-    bucket = Bucket(request("p"))
-    assert bucket.then(Tick(1 << 60)) == []
-
-
-@pytest.mark.rule("renewal")
-def test_a_request_of_the_same_batch_counts_before_the_time() -> None:
-    bucket = Bucket(request("p"), timeout=HOUR)
-    assert bucket.then(request("p"), Tick(1_001 + HOUR)) == []
-    assert bucket.then(request("p", client="d"), Tick(9_000 + HOUR))[-1] == client_end(
-        "p", 3, clientId="d", expired=True
-    )
-
-
-# Alarms: a shard is woken once, when its time has come.
-
-
-def wakes(time: int, parent: str = "p", shard: int = 0) -> dict[str, Any]:
-    """The value of a record that wakes a shard."""
-    return {"wake": time, "parentTopic": parent, "shard": shard}
-
-
-@pytest.mark.rule("expiry")
-def test_a_shard_is_woken_by_the_first_tick_of_its_time_or_later() -> None:
-    bucket = Bucket(Alarm("p", 0, 5_000), Alarm("q", 2, 5_000), Alarm("p", 0, 6_000))
-    assert bucket.then(Tick(4_999)) == []
-    assert bucket.then(Tick(5_000)) == [wakes(5_000), wakes(5_000, "q", 2)]
-    assert bucket.then(Tick(7_000)) == [wakes(7_000)]
-    assert bucket.then(Tick(8_000)) == []
-    assert bucket.state == CoordinatorState(clock=8_000)
-    assert {stream for stream, _ in bucket.outcome.records} == set()
-
-
-@pytest.mark.rule("overdue-topic")
-def test_an_alarm_of_the_past_wakes_at_once() -> None:
-    bucket = Bucket(Tick(5_000))
-    assert bucket.then(Alarm("p", 1, 5_000)) == [wakes(5_000, "p", 1)]
-    assert bucket.then(Alarm("p", 1, 5_001)) == []
-    assert bucket.then(Alarm("p", 1, 5_002), Alarm("p", 1, 5_000), Tick(5_002)) == [wakes(5_002, "p", 1)]
-
-
-@pytest.mark.rule("one-alarm")
-def test_time_does_not_go_back() -> None:
-    bucket = Bucket(Tick(5_000), Tick(4_000))
-    assert bucket.state.clock == 5_000
-    assert bucket.then(Alarm("p", 0, 4_500)) == [wakes(5_000)]
 
 
 def test_what_is_written_is_valid_input() -> None:
@@ -723,12 +703,6 @@ def test_clients_that_asked_again_are_filed_again() -> None:
         assert bucket.then(Tick(1_000 + number * HOUR)) == []
     (end,) = bucket.then(Tick(1_000 + 6 * HOUR))
     assert end["expired"]
-
-
-def test_many_alarms_that_are_due_wake_a_shard_once() -> None:
-    bucket = Bucket(*(Alarm("p", number % 2, 10_000 * number) for number in range(1, 401)))
-    assert bucket.then(Tick(10_000 * 400)) == [wakes(4_000_000), wakes(4_000_000, shard=1)]
-    assert bucket.then(*(Alarm("p", 0, 10_000 * number) for number in range(1, 401))) == [wakes(4_000_000)]
 
 
 def test_a_client_that_left_takes_little_memory() -> None:
