@@ -1,6 +1,7 @@
 """Records of the coordinator and for it, all on input streams."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -43,15 +44,23 @@ _CHARACTER_BYTES = 4
 """Maximum number of bytes of a character of a JSON text in another JSON text."""
 
 
+@dataclass(slots=True)
+class EndNews:
+    """Additions of a micro-batch to the end of a client on a parent.
+
+    Attributes:
+        former: the end as it was written before; None if it begins.
+        ends: its beginning under each mode; None if it continues.
+        later: requests to repeat, each with its place.
+    """
+
+    former: PendingEnd | None
+    ends: Mapping[str, End] | None
+    later: list[tuple[Place, SubscriptionRequest]] = field(default_factory=list)
+
+
 def client_end(
-    key: ClientKey,
-    parent: str,
-    pending: PendingEnd,
-    *,
-    former: PendingEnd | None,
-    ends: Mapping[str, End] | None,
-    later: Iterable[tuple[Place, SubscriptionRequest]],
-    max_bytes: int,
+    key: ClientKey, parent: str, pending: PendingEnd, news: EndNews, max_bytes: int
 ) -> Iterator[KafkaRecord]:
     """Yield the requests that unsubscribe a client from one parent, or continue those that were written before.
 
@@ -61,9 +70,7 @@ def client_end(
         key: the client.
         parent: the parent.
         pending: the end.
-        former: the end as it was written before; None if it begins.
-        ends: its beginning under each mode; None if it continues.
-        later: requests to repeat, each with its place.
+        news: what to write.
         max_bytes: size in bytes of the requests in one record.
     """
     name = without_none({
@@ -75,9 +82,10 @@ def client_end(
         "expired": pending.expired or None,
         "forgets": pending.forgets or None,
     })  # fmt: skip
-    begins: dict[str, Any] = {"continues": True} if ends is None else {"ends": ends_fields(ends)}
+    begins: dict[str, Any] = {"continues": True} if news.ends is None else {"ends": ends_fields(news.ends)}
+    former = news.former
     count, through = (0, pending.as_of) if former is None else (former.later_count, former.through)
-    for places, part in _parts(later, max_bytes):
+    for places, part in _parts(news.later, max_bytes):
         if not (places or part or "ends" in begins):
             continue
         count, through = count + len(places), places[-1] if places else through

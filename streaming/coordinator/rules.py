@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from streaming.coordinator.records import MAX_LATER_BYTES, client_end, group_end, wake
+from streaming.coordinator.records import MAX_LATER_BYTES, EndNews, client_end, group_end, wake
 from streaming.coordinator.state import (
     ClientLease,
     CoordinatorDelta,
@@ -84,9 +84,9 @@ def follow(
         inner_multi: `**` is allowed inside a pattern.
         max_later_bytes: maximum size in bytes of the requests in one record of an end.
     """
-    delta = CoordinatorDelta(state.clock)
-    ends = PendingEnds(state, delta, inner_multi=inner_multi, max_later_bytes=max_later_bytes)
-    micro_batch = _MicroBatch(state, delta, ends, client_timeout_ms)
+    outcome = CoordinatorOutcome(CoordinatorDelta(state.clock))
+    ends = PendingEnds(state, outcome.delta, inner_multi, max_later_bytes)
+    micro_batch = _MicroBatch(state, outcome.delta, outcome, ends, client_timeout_ms)
     for source, event in events:
         if isinstance(event, GroupEvent):
             micro_batch.apply_group_event(source, event)
@@ -99,19 +99,17 @@ def follow(
     return micro_batch.finish()
 
 
+@dataclass
 class _MicroBatch:
     """One micro-batch in one bucket: differences to the state before it."""
 
-    def __init__(
-        self, state: CoordinatorState, delta: CoordinatorDelta, ends: "PendingEnds", client_timeout_ms: int
-    ) -> None:
-        self._state = state
-        self._client_timeout_ms = client_timeout_ms
-        self._delta = delta
-        self._alarms: dict[int, set[tuple[str, int]]] = {}
-        self._wakes: set[tuple[str, int]] = set()
-        self.outcome = CoordinatorOutcome(delta)
-        self.ends = ends
+    _state: CoordinatorState
+    _delta: CoordinatorDelta
+    outcome: CoordinatorOutcome
+    ends: "PendingEnds"
+    _client_timeout_ms: int
+    _alarms: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
+    _wakes: set[tuple[str, int]] = field(default_factory=set)
 
     def apply_group_event(self, source: Source, event: GroupEvent) -> None:
         """Bind a group to its parent, or delete it, and end it on its other parents."""
@@ -257,33 +255,15 @@ class _MicroBatch:
             self._delta.bindings[request.group] = binding._replace(notified=notified)
 
 
-@dataclass(slots=True)
-class _News:
-    """Additions of a micro-batch to the end of a client on a parent; see `client_end`."""
-
-    former: PendingEnd | None
-    ends: Mapping[str, End] | None
-    later: list[tuple[Place, SubscriptionRequest]] = field(default_factory=list)
-
-
+@dataclass
 class PendingEnds:
-    """Pending ends of one bucket in a micro-batch.
+    """Pending ends of one bucket in a micro-batch; takes the arguments of `follow`."""
 
-    Args:
-        state: the bucket before the micro-batch; not changed.
-        delta: takes the changes.
-        inner_multi: `**` is allowed inside a pattern.
-        max_later_bytes: size in bytes of the requests in one record.
-    """
-
-    def __init__(
-        self, state: CoordinatorState, delta: CoordinatorDelta, *, inner_multi: bool, max_later_bytes: int
-    ) -> None:
-        self._state = state
-        self._delta = delta
-        self._max_later_bytes = max_later_bytes
-        self._inner_multi = inner_multi
-        self._news: dict[PendingKey, _News] = {}
+    _state: CoordinatorState
+    _delta: CoordinatorDelta
+    _inner_multi: bool
+    _max_later_bytes: int
+    _news: dict[PendingKey, EndNews] = field(default_factory=dict)
 
     def end(
         self, key: ClientKey, lease: ClientLease, as_of: Place, *, version: int | None = None, expired: bool = False
@@ -321,14 +301,13 @@ class PendingEnds:
     def follow(self, key: ClientKey, request: SubscriptionRequest, place: Place) -> None:
         """Add a request to the pending end of its client on its parent, if there is one."""
         at = key, request.parent
-        pending = _current(self._delta.pending, self._state.pending, at)
-        if pending is not None:
+        if pending := self._pending(at):
             self._continue(at, pending, request, place)
 
     def confirm(self, key: ClientKey, request: SubscriptionRequest) -> None:
         """Remove a pending end whose records were all read back."""
         at = key, request.parent
-        pending = _current(self._delta.pending, self._state.pending, at)
+        pending = self._pending(at)
         # A former release did not count.
         if pending and pending.through == request.through and request.later_count in (None, pending.later_count):
             self._delta.pending[at] = None
@@ -346,17 +325,11 @@ class PendingEnds:
     def records(self) -> Iterator[KafkaRecord]:
         """Yield the records of new ends, and those that continue others."""
         for (key, parent), news in self._news.items():
-            pending = _current(self._delta.pending, self._state.pending, (key, parent))
-            if pending is not None:
-                yield from client_end(
-                    key,
-                    parent,
-                    pending,
-                    former=news.former,
-                    ends=news.ends,
-                    later=news.later,
-                    max_bytes=self._max_later_bytes,
-                )
+            if pending := self._pending((key, parent)):
+                yield from client_end(key, parent, pending, news, self._max_later_bytes)
+
+    def _pending(self, at: PendingKey) -> PendingEnd | None:
+        return _current(self._delta.pending, self._state.pending, at)
 
     def _end_on(
         self,
@@ -371,17 +344,17 @@ class PendingEnds:
     ) -> None:
         """Begin an end, or add a further end to the pending one."""
         at = key, parent
-        pending = _current(self._delta.pending, self._state.pending, at)
+        pending = self._pending(at)
         named = {str(mode): end for mode, end in ends.items()}
         if pending is None:
             self._delta.pending[at] = PendingEnd(place, expired, forgets, place)
-            self._news[at] = _News(None, named)
+            self._news[at] = EndNews(None, named)
             return
         again = SubscriptionRequest(parent, *key, Action.COMPLETE_REMOVE, (), version)
         self._continue(at, pending, again._replace(expired=expired, forgets=forgets, ends=named), place)
 
     def _continue(self, at: PendingKey, pending: PendingEnd, request: SubscriptionRequest, place: Place) -> None:
-        self._news.setdefault(at, _News(pending, None)).later.append((place, request))
+        self._news.setdefault(at, EndNews(pending, None)).later.append((place, request))
         self._delta.pending[at] = pending._replace(through=place, later_count=pending.later_count + 1)
 
 

@@ -218,7 +218,7 @@ def wakes(time: int, parent: str = "p", shard: int = 0) -> dict[str, Any]:
     return {"wake": time, "parentTopic": parent, "shard": shard}
 
 
-EACH_PARENT = [request("p"), request("q"), request("r", client="d"), request("s", group="h")]
+EACH_PARENT: list[Event] = [request("p"), request("q"), request("r", client="d"), request("s", group="h")]
 KNOWN = {"place": [3, 3, 1_003, 0], "known": 1}
 STEPS: dict[str, list[tuple[list[Event], Written]]] = {
     "a group that is bound is told to the parents on which its clients ask": [
