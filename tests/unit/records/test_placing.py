@@ -57,22 +57,9 @@ def test_a_request_keeps_its_bytes() -> None:
     assert requests_of(b'{"subscriptionSet" : [ %b ]}' % b" ,\n".join(texts)) == texts
 
 
-def test_an_entry_that_nests_deep_is_placed_as_others() -> None:
-    text = request_json(topic="p")[:-1] + b',"x":%b}' % DEEP
-    found = placed(Stream.SUBSCRIPTIONS, b'{"subscriptionSet":[%b]}' % text, ROUTING)
-    assert [(each.parent, each.payload) for each in found] == [(COORDINATOR, text), *[("p", text)] * 3]
-
-
 def test_a_set_in_a_record_with_a_repeated_field_is_no_set() -> None:
     value = b'{"subscriptionSet":[%b],"x":1,"x":2}' % request_json(topic="p")
     assert placed(Stream.SUBSCRIPTIONS, value, ROUTING) == [Placed(COORDINATOR, UNROUTABLE, 0, value)]
-
-
-@pytest.mark.parametrize("name", [b"5", b"true", b"[]", b"{}", b"0.5"])
-def test_a_topic_that_is_no_text_goes_to_some_shard(name: bytes) -> None:
-    value = b'{"parentTopic":"p","liteTopic":%b,"event":"CREATED"}' % name
-    (found,) = placed(Stream.TOPICS, value, ROUTING)
-    assert (found.parent, found.payload) == ("p", value)
 
 
 @pytest.mark.parametrize(

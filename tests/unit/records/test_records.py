@@ -58,42 +58,37 @@ def test_an_add_is_one_record() -> None:
     }
 
 
+def of_part(part: str) -> dict[str, SubscriberKey]:
+    return {"subscriber": SubscriberKey("g", "c", part)}
+
+
 @pytest.mark.rule("share-in-key")
+@pytest.mark.rule("resets")
 @pytest.mark.parametrize(
-    ("part", "field"),
+    ("changes", "fields"),
     [
-        ("share:s/a/+", {"share": "s", "filter": "a/+"}),
-        ("share:share:s//", {"share": "share:s", "filter": "/"}),
-        ("share:s", {"share": "s"}),
-        ("wamp:prefix:com.app", {"subscription": "wamp:prefix:com.app"}),
-        ("wamp::com.*", {"subscription": "wamp::com.*"}),
-        ("mqtt::share:s", {"subscription": "mqtt::share:s"}),
+        (of_part("share:s/a/+"), {"share": "s", "filter": "a/+"}),
+        (of_part("share:share:s//"), {"share": "share:s", "filter": "/"}),
+        (of_part("share:s"), {"share": "s"}),
+        (of_part("wamp:prefix:com.app"), {"subscription": "wamp:prefix:com.app"}),
+        (of_part("wamp::com.*"), {"subscription": "wamp::com.*"}),
+        (of_part("mqtt::share:s"), {"subscription": "mqtt::share:s"}),
+        ({"version": None}, {"version": None}),
+        ({"offset_option": {"type": "OFFSET", "value": 3}}, {"offsetOption": {"type": "OFFSET", "value": 3}}),
+        ({"reset": True}, {"resetOffset": True}),
+        ({"bitmap": bytes(14)}, {"bitmap": "00" * 14}),  # no group's selector agrees
+        ({"bitmap": b"\x0a\xff" * 7}, {"bitmap": "0aff" * 7}),
     ],
 )
-def test_a_row_of_its_own_has_its_part_in_key_and_value(part: str, field: dict[str, str]) -> None:
-    """The other fields are the same as without a part."""
-    update = BASE._replace(op=Op.REMOVE, subscriber=SubscriberKey("g", "c", part))
-    record = record_of(update)
-    assert json.loads(record.key) == ["p", "g", "c", "a__b", part]
+@pytest.mark.parametrize("op", Op)
+def test_rare_fields_are_added_to_the_others(op: Op, changes: dict[str, Any], fields: dict[str, Any]) -> None:
+    """The key and the event id have the part of a row of its own."""
+    plain, record = value_of(record_of(BASE._replace(op=op))), record_of(BASE._replace(op=op, **changes))
+    part = changes["subscriber"].part if "subscriber" in changes else ""
+    assert value_of(record) == {**plain, **fields, "eventId": value_of(record)["eventId"]}
+    assert (value_of(record)["eventId"] != plain["eventId"]) is bool(part)
     assert record.key == update_key("p", "g", "c", "a__b", part)
-    plain = value_of(record_of(BASE._replace(op=Op.REMOVE)))
-    assert value_of(record) == {**plain, **field, "eventId": value_of(record)["eventId"]}
-    assert value_of(record)["eventId"] != plain["eventId"]
-
-
-@pytest.mark.rule("resets")
-def test_a_reset_is_said_when_there_is_one() -> None:
-    update = BASE._replace(op=Op.REMOVE, cause=Cause.EVICTED, reset=True)
-    plain = value_of(record_of(update._replace(reset=False)))
-    assert value_of(record_of(update)) == {**plain, "resetOffset": True}
-    assert "resetOffset" not in plain
-
-
-@pytest.mark.parametrize(("bits", "text"), [(bytes(14), "00" * 14), (b"\x0a\xff" * 7, "0aff" * 7)])
-def test_a_bitmap_is_hexadecimal(bits: bytes, text: str) -> None:
-    """A bitmap without a set bit means that no group's selector matches; it differs from no bitmap."""
-    assert value_of(record_of(BASE._replace(bitmap=bits))) == {**value_of(record_of(BASE)), "bitmap": text}
-    assert "bitmap" not in value_of(record_of(BASE))
+    assert json.loads(record.key) == ["p", "g", "c", "a__b", *([part] if part else [])]
 
 
 def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
@@ -104,15 +99,6 @@ def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
     assert value_of(KafkaRecord(written.keys[0] or b"", written.payloads[0]))["op"] == "REMOVE"
     assert written.keys == [record_of(BASE).key] * 3
     assert written.payloads[1:] == [None, record_of(BASE).value]
-
-
-def test_an_unversioned_update_has_a_version_of_null() -> None:
-    assert value_of(record_of(BASE._replace(version=None)))["version"] is None
-
-
-def test_an_offset_option_is_carried_when_there_is_one() -> None:
-    option = {"type": "OFFSET", "value": 3}
-    assert value_of(record_of(BASE._replace(offset_option=option)))["offsetOption"] == option
 
 
 @pytest.mark.parametrize("name", AWKWARD)

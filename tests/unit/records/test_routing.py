@@ -42,28 +42,6 @@ def test_a_parent_without_configuration_has_one_shard() -> None:
     assert routing.may_touch("q", "anything", 0)
 
 
-@pytest.mark.rule("shards")
-@given(pattern=patterns, topic=topics, shards=st.integers(1, 5), depth=st.integers(0, 3))
-def test_a_pattern_may_touch_the_shard_of_every_topic_that_it_matches(
-    pattern: str, topic: str, shards: int, depth: int
-) -> None:
-    """A name may touch the shard of the topic of this name."""
-    routing = Routing({"p": shards}, depth)
-    shard = routing.shard_of("p", topic)
-    if matcher.matches(pattern, topic, allow_inner_multi=True):
-        assert routing.may_touch("p", pattern, shard)
-    assert routing.may_touch("p", topic, shard)
-
-
-@pytest.mark.parametrize(
-    ("depth", "pattern", "count"),
-    [(1, "a__*", 1), (1, "*__a", 5), (1, "**", 5), (2, "a__*", 5), (2, "a__b__**", 1), (0, "a__b", 1), (0, "a__*", 5)],
-)
-def test_a_pattern_literal_in_the_routed_segments_goes_to_one_shard(depth: int, pattern: str, count: int) -> None:
-    routing = Routing({"p": 5}, depth)
-    assert sum(routing.may_touch("p", pattern, shard) for shard in range(5)) == count
-
-
 EXACT, PREFIX, WILD = (WAMP._replace(policy=policy) for policy in ("exact", "prefix", "wildcard"))
 FOREIGN = [MQTT, NATS, WAMP, EXACT, PREFIX, WILD]
 pieces = st.lists(st.sampled_from(["a", "b", "__", ".", "/", "+", "#", "*", ">", ""]), max_size=5).map("".join)
@@ -71,38 +49,46 @@ pieces = st.lists(st.sampled_from(["a", "b", "__", ".", "/", "+", "#", "*", ">",
 
 @pytest.mark.rule("shards")
 @given(
-    pattern=pieces, topic=pieces, notation=st.sampled_from(FOREIGN), shards=st.integers(1, 5), depth=st.integers(0, 2)
+    notated=st.tuples(st.sampled_from(FOREIGN), pieces, pieces) | st.tuples(st.just(LITE), patterns, topics),
+    shards=st.integers(1, 5),
+    depth=st.integers(0, 3),
 )
-def test_so_may_a_pattern_of_another_dialect(
-    pattern: str, topic: str, notation: Notation, shards: int, depth: int
+def test_a_pattern_may_touch_the_shard_of_every_topic_that_it_matches(
+    notated: tuple[Notation, str, str], shards: int, depth: int
 ) -> None:
-    """Separators of the dialect have nothing to do with those of routing."""
-    routing = Routing({"p": shards}, depth)
-    if matcher.matches(pattern, topic, dialect=notation.dialect, policy=notation.policy):
-        assert routing.may_touch("p", pattern, routing.shard_of("p", topic), notation)
+    """A name may touch the shard of its topic. Separators of other dialects have nothing to do with routing."""
+    notation, pattern, topic = notated
+    routing, is_lite = Routing({"p": shards}, depth), notation == LITE
+    shard = routing.shard_of("p", topic)
+    if matcher.matches(pattern, topic, notation.dialect, policy=notation.policy, allow_inner_multi=is_lite):
+        assert routing.may_touch("p", pattern, shard, notation)
+    assert routing.may_touch("p", topic, shard)
 
 
 @pytest.mark.parametrize(
-    ("notation", "pattern", "count"),
+    ("notation", "depth", "pattern", "count"),
     [
-        (LITE, "a/+", 1),
-        (MQTT, "a/b", 1),
-        (MQTT, "a__*", 1),
-        (MQTT, "a/+", 5),
-        (MQTT, "a/#", 5),
-        (NATS, "a.b", 1),
-        (NATS, "a.+", 1),
-        (NATS, "a__*", 1),
-        (NATS, "a.*", 5),
-        (NATS, "a.>", 5),
-        (WAMP, "a.b", 1),
-        (WAMP, "a.*", 5),
-        (EXACT, "a.*", 1),
-        (PREFIX, "a", 5),
-        (WILD, "a..b", 5),
-        (WILD, "a.b", 1),
+        *[(LITE, 1, "a__*", 1), (LITE, 1, "*__a", 5), (LITE, 1, "**", 5), (LITE, 2, "a__*", 5)],
+        *[(LITE, 2, "a__b__**", 1), (LITE, 0, "a__b", 1), (LITE, 0, "a__*", 5), (LITE, 1, "a/+", 1)],
+        (MQTT, 1, "a/b", 1),
+        (MQTT, 1, "a__*", 1),
+        (MQTT, 1, "a/+", 5),
+        (MQTT, 1, "a/#", 5),
+        (NATS, 1, "a.b", 1),
+        (NATS, 1, "a.+", 1),
+        (NATS, 1, "a__*", 1),
+        (NATS, 1, "a.*", 5),
+        (NATS, 1, "a.>", 5),
+        (WAMP, 1, "a.b", 1),
+        (WAMP, 1, "a.*", 5),
+        (EXACT, 1, "a.*", 1),
+        (PREFIX, 1, "a", 5),
+        (WILD, 1, "a..b", 5),
+        (WILD, 1, "a.b", 1),
     ],
 )
-def test_a_literal_pattern_of_any_dialect_goes_to_one_shard(notation: Notation, pattern: str, count: int) -> None:
-    routing = Routing({"p": 5})
+def test_a_pattern_literal_in_the_routed_segments_goes_to_one_shard(
+    notation: Notation, depth: int, pattern: str, count: int
+) -> None:
+    routing = Routing({"p": 5}, depth)
     assert sum(routing.may_touch("p", pattern, shard, notation) for shard in range(5)) == count

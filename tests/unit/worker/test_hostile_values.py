@@ -258,10 +258,13 @@ def test_long_names_are_cut_on_their_way_to_the_driver() -> None:
 
 
 @pytest.mark.parametrize("fields", [
-    {"liteTopic": 5}, {"liteTopic": True}, {"liteTopic": [[]]}, {"lmqName": 7}, {"lmqName": [[]]}, {"parentTopic": []},
+    {"liteTopic": 5}, {"liteTopic": True}, {"liteTopic": [[]]}, {"liteTopic": {}}, {"liteTopic": 0.5},
+    {"lmqName": 7}, {"lmqName": [[]]}, {"parentTopic": []},
 ])  # fmt: skip
 def test_a_topic_of_a_wrong_type_is_placed_somewhere(fields: dict[str, Any]) -> None:
+    """On some shard of its parent, if it has one."""
     (found,) = placed(STREAMS[TOPICS], topic_json(**fields), Routing({"p": 3}))
+    assert found.parent == (COORDINATOR if "parentTopic" in fields else "p")
     assert reported((found.parent, found.shard), found.payload or b"", TOPICS) != []
 
 
