@@ -71,34 +71,30 @@ def found(rows: list[InputRow], data: bytes | None = None, config: WorkerConfig 
     return []
 
 
-def test_harmless_rows_pass() -> None:
-    assert found([*SUBSCRIBED, *topics("", "", "")]) == []
+def deeds(count: int, **named: int) -> list[str]:
+    """Return harmless deeds, except for those named with their places."""
+    return [next((deed for deed, place in named.items() if place == number), "") for number in range(count)]
 
 
-@pytest.mark.parametrize("place", [0, 4, 8])
-def test_the_entry_that_ends_the_worker_is_found_wherever_it_is(place: int) -> None:
-    deeds = [""] * 9
-    deeds[place] = "kill"
-    assert found([*SUBSCRIBED, *topics(*deeds)]) == [(NAMES[TOPICS], place, Fate.KILLED)]
-
-
-def test_the_entry_at_which_the_worker_hangs_is_found() -> None:
-    """The harmless ones get the same time, so it must be long enough for a busy machine."""
-    assert found([*SUBSCRIBED, *topics("", "sleep", "")], stall_seconds=5) == [(NAMES[TOPICS], 1, Fate.HUNG)]
-
-
-def test_the_entry_is_found_among_those_read_by_column() -> None:
-    deeds = [""] * 40
-    deeds[23] = "kill"
-    assert found([*SUBSCRIBED, *topics(*deeds)]) == [(NAMES[TOPICS], 23, Fate.KILLED)]
-
-
-def test_an_entry_that_takes_all_memory_is_found() -> None:
-    assert found([*SUBSCRIBED, *topics("", "grow", "")], memory_bytes=100_000_000) == [(NAMES[TOPICS], 1, Fate.GREW)]
-
-
-def test_several_entries_are_found() -> None:
-    assert [offset for _, offset, _ in found([*SUBSCRIBED, *topics("", "kill", "", "kill")])] == [1, 3]
+@pytest.mark.parametrize(
+    ("done", "options", "blamed"),
+    [
+        (deeds(3), {}, {}),
+        *((deeds(9, kill=place), {}, {place: Fate.KILLED}) for place in (0, 4, 8)),
+        (deeds(40, kill=23), {}, {23: Fate.KILLED}),  # of those read by column
+        (["", "kill", "", "kill"], {}, {1: Fate.KILLED, 3: Fate.KILLED}),
+        # The harmless ones get the same time, so it must be long enough for a busy machine.
+        (deeds(3, sleep=1), {"stall_seconds": 5}, {1: Fate.HUNG}),
+        (deeds(3, grow=1), {"memory_bytes": 100_000_000}, {1: Fate.GREW}),
+        # An entry that is slow in the search only, where each dry run gets a part of the time, is not to blame.
+        (deeds(5, pause=1, kill=3), {"stall_seconds": 15}, {3: Fate.KILLED}),
+    ],
+)
+def test_the_entries_that_end_or_hang_a_worker_are_found(
+    done: list[str], options: dict[str, Any], blamed: dict[int, Fate]
+) -> None:
+    entries = [(NAMES[TOPICS], offset, fate) for offset, fate in blamed.items()]
+    assert found([*SUBSCRIBED, *topics(*done)], **options) == entries
 
 
 def test_a_failure_that_does_not_come_again_blames_none(tmp_path: Path) -> None:
@@ -107,12 +103,6 @@ def test_a_failure_that_does_not_come_again_blames_none(tmp_path: Path) -> None:
     once = row(TOPICS, topic_json(liteTopic="once", properties=properties), 7)
     assert found([*SUBSCRIBED, *topics(""), once]) == []
     assert (tmp_path / "flag").exists()
-
-
-def test_an_entry_that_is_slow_only_in_the_search_is_not_to_blame() -> None:
-    """The search gives each dry run a part of the time."""
-    entries = found([*SUBSCRIBED, *topics("", "pause", "", "kill", "")], stall_seconds=15)
-    assert [offset for _, offset, _ in entries] == [3]
 
 
 def test_a_stored_selector_blames_the_topic() -> None:
