@@ -210,7 +210,7 @@ class Oracle:
 
         The selector of a group without attributes is in force as long as an entry of the group concerns the shard.
         """
-        shard = self._shard_of(parent, topic)
+        shard, number = self._shard_of(parent, topic), self._routing.shard_of(parent, topic)
         agreeing = BloomFilter().bitmap()
         is_used = False
         for group in {*shard.literal.selectors, *shard.wildcard.selectors}:
@@ -219,18 +219,16 @@ class Oracle:
                 continue
             sets = rules.sets_in_force(shard)
             entries = (entry for client in sets.sets if client[0] == group for entry in sets.orders(client))
-            is_asking = any(self._concerns(parent, topic, entry) for entry in entries)
+            is_asking = any(
+                entry == EVERYTHING or self._routing.may_touch(parent, entry.pattern, number, entry.notation or LITE)
+                for entry in entries
+            )
             selector = sets.selectors.get(group)
             if selector and selector.kind == "SQL92" and (group in self._groups or is_asking):
                 is_used = True
                 if _agrees(shard.topics[topic], selector):
                     agreeing.add(f"{group}#{parent}")
         return bytes(agreeing) if is_used else None
-
-    def _concerns(self, parent: str, topic: str, entry: Entry) -> bool:
-        """Return True if an entry can match a topic of the same shard."""
-        number = self._routing.shard_of(parent, topic)
-        return entry == EVERYTHING or self._routing.may_touch(parent, entry.pattern, number, entry.notation or LITE)
 
     # Apply the input.
 

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -40,11 +40,12 @@ from streaming.records.model import (
     Reason,
     SingleEvent,
     Stream,
-    SubscriptionRequest,
     Tick,
     TopicEvent,
     Wake,
 )
+
+E = TypeVar("E")
 
 _PLAIN_FIELDS = ("event", "parentTopic", "liteTopic", "timestamp")
 """Fields of nearly all topic events."""
@@ -52,16 +53,12 @@ _PLAIN_FIELDS = ("event", "parentTopic", "liteTopic", "timestamp")
 _NAME_AND_TIME_FIELDS = frozenset({*_PLAIN_FIELDS, "lmqName"})
 
 
-def parse_topic_event(payload: bytes | None) -> TopicEvent:
-    """Parse a topic event, named by `parentTopic` and `liteTopic` or by `lmqName`.
+def read_topic_event(record: dict[str, Any]) -> TopicEvent:
+    """Read a topic event, named by `parentTopic` and `liteTopic` or by `lmqName`.
 
     Raises:
-        Rejected: the payload is not a valid topic event.
+        Rejected: the fields are not valid.
     """
-    return _read_topic_event(json_object(payload))
-
-
-def _read_topic_event(record: dict[str, Any]) -> TopicEvent:
     event = record.get("event")
     if event not in ("CREATED", "DELETED"):
         raise wrong_value("event", required_text(record, "event"), "CREATED or DELETED", Reason.UNKNOWN_EVENT)
@@ -164,25 +161,12 @@ def _has_no_repetitions(records: Sequence[dict[str, Any]], text: bytes, names: S
     return not further or (further == in_names and b"\\" not in text)
 
 
-def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
-    """Parse one entry of a subscription record.
+def read_group_event(record: dict[str, Any]) -> GroupEvent:
+    """Read a group event.
 
     Raises:
-        Rejected: the payload is not a valid entry.
+        Rejected: the fields are not valid, or the attributes lack `lite.bind.topic`.
     """
-    return read_subscription(json_object(payload))
-
-
-def parse_group_event(payload: bytes | None) -> GroupEvent:
-    """Parse a group event.
-
-    Raises:
-        Rejected: the payload is not a valid group event, or its attributes lack `lite.bind.topic`.
-    """
-    return _read_group_event(json_object(payload))
-
-
-def _read_group_event(record: dict[str, Any]) -> GroupEvent:
     group = required_name(record, "group")
     raw = optional_object(record, "attributes")
     if raw is None:
@@ -215,18 +199,14 @@ def _attribute(key: str, value: Any) -> str:
     raise Rejected(Reason.WRONG_TYPE, f"attribute {excerpt(key)} must be a string, not {type_of(value)}")
 
 
-def parse_clock(payload: bytes | None) -> Tick | Alarm | Wake:
-    """Parse a record of the clock stream: `{"tick"}`, `{"alarm"}` or `{"wake"}`.
+def read_clock(record: dict[str, Any]) -> Tick | Alarm | Wake:
+    """Read a record of the clock stream: `{"tick"}`, `{"alarm"}` or `{"wake"}`.
 
     A tick or a wake may carry a question, `inquiry`, which is not checked here.
 
     Raises:
-        Rejected: the payload is not a valid record of the clock stream.
+        Rejected: the fields are not valid.
     """
-    return _read_clock(json_object(payload))
-
-
-def _read_clock(record: dict[str, Any]) -> Tick | Alarm | Wake:
     asked = record.get("inquiry")
     inquiry = asked if isinstance(asked, dict) else None
     if record.get("tick") is not None:
@@ -241,6 +221,15 @@ def _integer(record: dict[str, Any], field: str) -> int:
     return required(field, optional_integer(record, field))
 
 
+def _parser(read: Callable[[dict[str, Any]], E]) -> Callable[[bytes | None], E]:
+    return lambda payload: read(json_object(payload))
+
+
+parse_topic_event = _parser(read_topic_event)
+parse_subscription = _parser(read_subscription)
+parse_group_event = _parser(read_group_event)
+parse_clock = _parser(read_clock)
+
 PARSERS: Mapping[Stream, Callable[[bytes | None], SingleEvent]] = {
     Stream.GROUPS: parse_group_event,
     Stream.SUBSCRIPTIONS: parse_subscription,
@@ -250,9 +239,9 @@ PARSERS: Mapping[Stream, Callable[[bytes | None], SingleEvent]] = {
 """Parser of each input stream; all raise `Rejected`."""
 
 READERS: Mapping[Stream, Callable[[dict[str, Any]], SingleEvent]] = {
-    Stream.GROUPS: _read_group_event,
+    Stream.GROUPS: read_group_event,
     Stream.SUBSCRIPTIONS: read_subscription,
-    Stream.TOPICS: _read_topic_event,
-    Stream.CLOCK: _read_clock,
+    Stream.TOPICS: read_topic_event,
+    Stream.CLOCK: read_clock,
 }
 """Reader of the fields of each input stream's records; all raise `Rejected`."""

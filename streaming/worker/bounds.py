@@ -51,11 +51,6 @@ class Bounds(NamedTuple):
     ahead_ms: int
     request_bytes: int = DEFAULT_REQUEST_BYTES
 
-    @property
-    def least_bytes(self) -> int:
-        """Size up to which no value is too large."""
-        return min(self.value_bytes, self.request_bytes)
-
     def check_size(self, stream: Stream, size: int) -> None:
         """Check the size of a value that the job has not written, before it is parsed.
 

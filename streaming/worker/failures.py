@@ -17,8 +17,8 @@ class EntryFailed(Exception):
         source: of the entry.
     """
 
-    def __init__(self, source: Source, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, source: Source, error: Exception) -> None:
+        super().__init__(_raised(error))
         self.source = source
 
 
@@ -45,11 +45,6 @@ def unreadable(key: tuple[str, int], error: Exception) -> StateCorrupted:
         f"the state of {excerpt(key[0])}, shard {key[1]}, cannot be decoded: {type(error).__name__} at "
         f"{place_of(error)}. Use the release that wrote it, or restore the checkpoint from a copy"
     )
-
-
-def entry_failed(source: Source, error: Exception) -> EntryFailed:
-    """Return the error of an entry that raised an exception after Spark received part of the output."""
-    return EntryFailed(source, _raised(error))
 
 
 def decision_fields(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from streaming.records.model import Source
 from streaming.storage.journal import Journal
-from streaming.worker.failures import NOT_OF_AN_ENTRY, entry_failed
+from streaming.worker.failures import NOT_OF_AN_ENTRY, EntryFailed
 from streaming.worker.rows import InputRows, Output
 
 
@@ -83,7 +83,7 @@ class Isolation(NamedTuple):
             if isinstance(ran, Ran):
                 journal = ran.journal
             elif len(part.offsets) == 1:
-                return entry_failed(self.source_of(part), ran)
+                return EntryFailed(self.source_of(part), ran)
             else:
                 waiting += _halves(part)
         return error

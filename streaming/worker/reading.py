@@ -109,7 +109,9 @@ class KeyReader:
     _is_coordinator: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self._free_bytes = inf if self.bounds is None or self.signer is None else self.bounds.least_bytes
+        self._free_bytes = inf
+        if self.bounds is not None and self.signer is not None:
+            self._free_bytes = min(self.bounds.value_bytes, self.bounds.request_bytes)
         self._is_coordinator = self.parent == COORDINATOR
 
     def read(self, rows: InputRows) -> Reading:

@@ -32,7 +32,7 @@ from streaming.records.model import Source
 from streaming.storage.journal import Archive
 from streaming.worker.failures import decision_fields
 from streaming.worker.rows import InputRows, position
-from streaming.worker.worker import Worker, WorkerConfig
+from streaming.worker.worker import Worker
 
 T = TypeVar("T")
 
@@ -92,12 +92,15 @@ class _Notes:
 
 @dataclass(frozen=True, slots=True)
 class _RemoteArchive:
-    """Archive of a child: the parent reads, and what is written is kept in memory."""
+    """Archives of a child, or one of them: the parent reads, and what is written is kept in memory."""
 
     line: Connection
-    parent: str
-    number: int
+    parent: str = ""
+    number: int = 0
     written: dict[str, bytes] = field(default_factory=dict)
+
+    def of(self, parent: str, number: int) -> Archive:
+        return _RemoteArchive(self.line, parent, number)
 
     def write(self, name: str, data: bytes) -> None:
         self.written[name] = data
@@ -113,14 +116,6 @@ class _RemoteArchive:
 
     def remove(self, name: str) -> None:
         """Keep the part: this is a dry run."""
-
-
-@dataclass(frozen=True, slots=True)
-class _RemoteArchives:
-    line: Connection
-
-    def of(self, parent: str, number: int) -> Archive:
-        return _RemoteArchive(self.line, parent, number)
 
 
 class Rehearsal:
@@ -150,8 +145,13 @@ class Rehearsal:
         fate = self._play(work, self._stall_seconds)
         if fate is not None and self._play(work, self._part_of_time(_AGAIN_SHARE)) is not None:
             removed = self._search(work._replace(rows=work.rows.ordered()))
-            named = [_details(self.worker.config, work, fate, each) for each in removed]
-            raise EntriesLethal(named)
+            topics, key = self.worker.config.topics, (work.parent, work.number)
+            raise EntriesLethal(
+                [
+                    decision_fields(Source(topics[stream], *place), work.batch, key, work.partition, str(fate))
+                    for stream, *place in removed
+                ]
+            )
 
     def close(self) -> None:
         """End the child."""
@@ -242,12 +242,6 @@ def _part(work: KeyWork, entries: list[tuple[int, ...]]) -> KeyWork:
     return work._replace(rows=work.rows.take(np.array([place in wanted for place in places], bool)))
 
 
-def _details(config: WorkerConfig, work: KeyWork, fate: Fate, entry: tuple[int, ...]) -> dict[str, Any]:
-    stream, *place = entry
-    source = Source(config.topics[stream], *place)
-    return decision_fields(source, work.batch, (work.parent, work.number), work.partition, str(fate))
-
-
 class _Child:
     """Child process that works on keys and discards the output."""
 
@@ -318,7 +312,7 @@ def _serve(worker: Worker, line: Connection, notes: _Notes) -> None:
     gc.disable()
     _die_first()
     if worker.config.archives is not None:
-        worker.states.archives = _RemoteArchives(line)
+        worker.states.archives = _RemoteArchive(line)
     line.send(None)
     while True:
         parent, number, rows, data, batch, partition = line.recv()

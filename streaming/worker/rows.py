@@ -66,11 +66,6 @@ class InputRows(NamedTuple):
         kinds = (np.int64,) * 5 + (np.object_,)
         return cls(*map(np.array, zip(*rows, strict=True), kinds))
 
-    @property
-    def has_events(self) -> bool:
-        """True if there are rows of other streams than the clock."""
-        return bool((self.streams != CLOCK).any())
-
     @classmethod
     def concat(cls, several: Sequence[Self]) -> Self:
         """Return all rows of one or more tables."""

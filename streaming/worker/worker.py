@@ -24,7 +24,7 @@ from streaming.worker.inquiry.answering import Asked, answer_coordinator, answer
 from streaming.worker.isolation import Isolation, Ran
 from streaming.worker.quarantine import Decision, left_out, reported
 from streaming.worker.reading import KeyReader, Observer, Reading, literal_suspects
-from streaming.worker.rows import DeadLetters, InputRows, Output, OutputKind, StreamTopics, facts
+from streaming.worker.rows import CLOCK, DeadLetters, InputRows, Output, OutputKind, StreamTopics, facts
 from streaming.worker.signature import Signer
 
 
@@ -120,7 +120,7 @@ class Worker:
             raise EntriesLethal([named]) from error
         journal = opened.journal if ran is None else ran.journal
         # A tick that changes nothing is not reported.
-        if ran is not None and (journal is not opened.journal or rows.has_events):
+        if ran is not None and (journal is not opened.journal or (rows.streams != CLOCK).any()):
             output.facts = facts(parent, number, ran.size, ordered)
         yield output
         return self.states.value(opened, journal)

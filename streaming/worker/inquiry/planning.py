@@ -73,7 +73,7 @@ def read(question: Question, topic: str, timestamp: int, check: Check | None = N
 
 def plan_shard(state: ShardState, shard: Shard, planned: Planned, question: Question) -> PlannedEffect:
     """Return the effect of a planned event on a shard, or the next part of it if the question has a cursor."""
-    events = [(source, event) for source, event in planned.events if _parent(event) == shard.parent]
+    events = [(source, event) for source, event in planned.events if getattr(event, "parent", None) == shard.parent]
     tally = _Tally(shard.parent)
     if question.cursor:
         batch = apply_events(state, events, shard, DEFAULT_TUNING)
@@ -176,10 +176,6 @@ def _wide_updates(batch: MicroBatch, key: ClientKey, topics: list[str]) -> Itera
         (Op.ADD, change.cause_add, after.without(before)),
     ):
         yield UpdateColumns(op, cause, topics, sources, pairs, [None] * len(pairs.subscriber_table))
-
-
-def _parent(event: Event) -> str | None:
-    return getattr(event, "parent", None)
 
 
 def _problem(problem: Problem) -> PlannedProblem:

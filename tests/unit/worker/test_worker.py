@@ -133,7 +133,7 @@ REPORTED: list[tuple[InputRow, dict[tuple[str, int], Reason | None]]] = [
     (row(SUBSCRIPTIONS, request_json()), {NOWHERE: Reason.NOT_ROUTABLE}),
     (row(TOPICS, topic_json()), {NOWHERE: Reason.NOT_ROUTABLE}),
     (row(GROUPS, b"?"), {NOWHERE: Reason.NOT_JSON}),
-    (row(GROUPS, group_json()), {OTHER_HOME: Reason.NOT_ROUTABLE}),
+    (row(GROUPS, group_json()), {OTHER_HOME: Reason.NOT_ROUTABLE, BIG[0]: None}),
     (row(SUBSCRIPTIONS, None, entry=1), {NOWHERE: Reason.NOT_JSON}),
     (row(SUBSCRIPTIONS, request_json(topic=...), entry=1), {HOME: Reason.MISSING_FIELD}),
     (row(SUBSCRIPTIONS, request_json(), entry=1), {HOME: Reason.NOT_ROUTABLE}),
