@@ -117,13 +117,14 @@ def work(
     by: WorkerConfig | Worker,
     *,
     batch: int = 0,
+    partition: int | None = None,
 ) -> tuple[bytes | None, Written]:
     """Return the new state and all records of a key, from a given worker or the process's worker."""
     columns = InputRows.of(rows)
     if isinstance(by, Worker):
-        steps = by.work(parent, number, columns, data, batch=batch)
+        steps = by.work(parent, number, columns, data, batch=batch, partition=partition)
     else:
-        steps = process.work(parent, number, columns, data, by, batch=batch)
+        steps = process.work(parent, number, columns, data, by, batch=batch, partition=partition)
     whole = Written()
     while True:
         try:

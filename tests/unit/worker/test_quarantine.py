@@ -10,11 +10,11 @@ from streaming.records.model import Reason
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.quarantine import MAX_PER_HOUR, Decision, Quarantine
-from streaming.worker.rows import InputRow, InputRows, OutputKind
+from streaming.worker.rows import InputRow, OutputKind
 from tests.support.builders import group_json, request_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
-from tests.support.states import GROUPS, HOME, SUBSCRIPTIONS, TOPICS, Written, row
+from tests.support.states import GROUPS, HOME, SUBSCRIPTIONS, TOPICS, Written, row, work
 
 BATCH = 7
 
@@ -42,21 +42,16 @@ def worked(
 ) -> tuple[bytes | None, Written]:
     """Return state and output of a key."""
     worker = Worker(WorkerConfig(NAMES, decisions=decisions), Tuning(columnar_min_topics=many))
-    steps, whole = worker.work(*key, InputRows.of(rows), data, batch=batch, partition=partition), Written()
-    while True:
-        try:
-            whole.add(next(steps))
-        except StopIteration as end:
-            return end.value, whole
+    return work(*key, rows, data, worker, batch=batch, partition=partition)
 
 
 def test_an_entry_is_left_out_and_reported() -> None:
     state, output = worked([*SUBSCRIBED, *CREATED], decided(TOPICS, 2))
     assert output.counts == {OutputKind.ADD: 3, OutputKind.DEAD_LETTER: 1}
-    (letter,) = (payload for kind, payload in zip(output.kinds, output.payloads, strict=True) if kind == "dead-letter")
-    assert Reason.QUARANTINED.encode() in (letter or b"")
-    assert b"two workers were killed" in (letter or b"")
-    assert b"liteTopic" in (letter or b"")  # the original
+    (letter,) = output.letters
+    assert letter["reason"] == Reason.QUARANTINED
+    assert "two workers were killed" in letter["message"]
+    assert "liteTopic" in letter["original"]
     assert state == worked([*SUBSCRIBED, *CREATED[:2], CREATED[3]])[0]
 
 
