@@ -257,5 +257,7 @@ def test_the_largest_update_stays_below_kafkas_limit(letter: str, op: Op) -> Non
 
 @pytest.mark.parametrize("letter", [b"x", "é".encode(), b'"', b"\x01", b"\xff"])
 def test_the_largest_dead_letter_stays_below_kafkas_limit(letter: bytes) -> None:
-    record = dead_letter(SOURCE, Reason.NOT_JSON, "m" * 1_000, letter * 900_000)
+    """Its message may quote anything."""
+    record = dead_letter(SOURCE, Reason.NOT_JSON, "\ud800" + "\x00" * 2_000_000, letter * 900_000)
     assert len(record.key) + len(record.value or b"") < KAFKA_LIMIT
+    assert value_of(record)["message"].startswith("\\ud800")

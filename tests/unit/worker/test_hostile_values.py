@@ -161,18 +161,6 @@ def later(levels: int) -> bytes:
     return json.dumps(request_value(action="COMPLETE_REMOVE", asOf=[0, 1, 2], later=value)).encode()
 
 
-@pytest.mark.parametrize("fields", [
-    {"later": [{}]}, {"later": 5}, {"asOf": "x"}, {"asOf": [2**64 - 1] * 3}, {"ends": []}, {"ends": {"m": {}}},
-    {"through": {}}, {"laterCount": "many"}, {"laterCount": 0},
-    {"expired": True}, {"continues": True}, {"forgets": True},
-])  # fmt: skip
-def test_reserved_fields_are_not_parsed_without_a_signature(fields: dict[str, Any]) -> None:
-    payload = request_json(**fields)
-    assert reported(HOME, payload) == [Reason.RESERVED_FIELD]
-    assert reported(("p", 0), payload) == []
-    assert reported(HOME, Signer(b"another").sign(payload)) == []
-
-
 def test_nested_repetitions_are_one_dead_letter() -> None:
     assert reported(HOME, later(2)) == [Reason.RESERVED_FIELD]
     assert reported(HOME, SIGNER.sign(later(1))) == []
@@ -180,15 +168,6 @@ def test_nested_repetitions_are_one_dead_letter() -> None:
     assert reported(HOME, later(100)) == [Reason.TOO_DEEP]
     with pytest.raises(Rejected, match="later"):
         parse_subscription(later(2))
-
-
-@pytest.mark.parametrize(
-    "fields", [{"supersededBy": 5}, {"supersededBy": [0, 1, 2]}, {"boundTo": "q"}, {"boundTo": []}]
-)
-def test_reserved_fields_of_group_events_are_not_parsed_either(fields: dict[str, Any]) -> None:
-    payload = orjson.dumps({"group": "g", "attributes": {}, "parentTopic": "p", **fields})
-    assert reported(HOME, payload, GROUPS) == [Reason.RESERVED_FIELD]
-    assert reported(("p", 0), payload, GROUPS) == []
 
 
 def test_fields_that_say_nothing_are_accepted() -> None:

@@ -364,12 +364,6 @@ def test_a_question_that_makes_no_sense_is_told_so_and_stops_nobody(fields: dict
     assert why in said(written)["error"]
 
 
-def test_a_question_without_an_id_is_not_answered() -> None:
-    value = b'{"wake": 0, "parentTopic": "p", "shard": 0, "inquiry": {"ask": "topics"}}'
-    _, written = work("p", 0, [InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, now(), value)], None, Worker(CONFIG))
-    assert written.kinds == []
-
-
 @pytest.mark.rule("bounded-answer")
 def test_a_long_answer_is_cut_to_what_kafka_takes() -> None:
     values = [(Stream.TOPICS, topic_json(liteTopic=f"{number}{'x' * 2_000}")) for number in range(900)]

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import orjson
 import pytest
 
 from streaming.coordinator.rules import PendingEnds
@@ -246,13 +245,3 @@ def test_the_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _outputs(steps: Any) -> Iterator[Any]:
     yield from steps
-
-
-def test_messages_of_dead_letters_are_short_and_text() -> None:
-    from streaming.records.writing import dead_letter  # noqa: PLC0415 - only here
-
-    _, value = dead_letter(
-        Source("t", 0, 0, 0, 0), Reason.INVALID_SELECTOR, "\ud800" + "\x00" * 2_000_000, b"\x00" * 99_999
-    )
-    assert len(value or b"") < 900_000
-    assert orjson.loads(value or b"")["message"].startswith("\\ud800")

@@ -419,14 +419,6 @@ def test_the_end_of_a_client_everywhere_names_its_own_entry() -> None:
     assert [letter["source"]["entry"] for letter in output.letters] == [2]
 
 
-def test_leases_are_as_long_as_the_settings_say() -> None:
-    settings = WorkerConfig(NAMES, client_timeout_ms=1_000)
-    data, _ = work(*HOME, [row(SUBSCRIPTIONS, request_json())], None, settings)
-    late = [row(CLOCK, tick_json(tick=2_001), 1)]
-    assert work(*HOME, late, data, SETTINGS)[1].kinds == []
-    assert work(*HOME, late, data, settings)[1].kinds == ["input:subscriptions"]
-
-
 # What a wide pattern finds leaves in pieces.
 
 
