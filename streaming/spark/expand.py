@@ -1,4 +1,4 @@
-"""The stateful step: calls `streaming.worker.work` for each key (parent, shard) of a micro-batch.
+"""The stateful step: calls `Worker.work` for each key (parent, shard) of a micro-batch.
 
 It only adapts Spark's interface: frames become input rows, output rows become frames, and the key's state is passed on.
 """
@@ -17,7 +17,7 @@ from streaming.records.routing import Routing
 from streaming.spark import arrow, sinks
 from streaming.storage.archive import Folder
 from streaming.storage.store import Archives
-from streaming.worker import InputRow, InputRows, WorkerConfig, work
+from streaming.worker import InputRow, InputRows, WorkerConfig
 from streaming.worker.bounds import bounds_of
 from streaming.worker.process import NO_WATCHDOG, Watchdog, kept, without_collection
 from streaming.worker.quarantine import Decision
@@ -107,7 +107,8 @@ def expand(
             _end_rehearsal()
             timer = watchdog
         with without_collection():
-            outputs = work(parent, shard, rows, former, config, batch=batch, partition=partition, observer=timer)
+            worker = kept(config)
+            outputs = worker.work(parent, shard, rows, former, batch=batch, partition=partition, observer=timer)
             renewed = yield from _output_frames(outputs, topics, timer)
         if renewed is None and former is not None:
             state.remove()

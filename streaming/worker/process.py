@@ -3,32 +3,14 @@
 import gc
 import itertools
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from streaming.worker.reading import Observer
-from streaming.worker.rows import InputRows, Output
 from streaming.worker.worker import Worker, WorkerConfig
 
 _kept: list[Worker] = []
 """The worker of this process; each task brings an equal copy of the settings that it was made for."""
-
-
-def work(
-    parent: str,
-    number: int,
-    rows: InputRows,
-    data: bytes | None,
-    config: WorkerConfig,
-    *,
-    batch: int = 0,
-    partition: int | None = None,
-    observer: Observer | None = None,
-) -> Generator[Output, None, bytes | None]:
-    """Apply the rows of one key in a micro-batch, by the worker of this process (see `Worker.work`)."""
-    worker = kept(config)
-    return worker.work(parent, number, rows, data, batch=batch, partition=partition, observer=observer)
 
 
 def kept(config: WorkerConfig) -> Worker:

@@ -136,7 +136,7 @@ class KeyReader:
         _, partitions, offsets, entries, timestamps, payloads = rows
         columns = (partitions, offsets, position(entries), timestamps)
         sources = SourceColumns(self.topics[_TOPICS], *(column.astype(np.int64) for column in columns))
-        is_whole = not self._excludes_some(rows)
+        is_whole = not self.excluded or self.excluded.keys().isdisjoint(rows.places(self.topics))
         plain = parse_plain_topic_events(payloads.tolist(), self.parent) if is_whole else None
         if plain is not None and (self.bounds is None or self.bounds.allow(plain[0])):
             found.events.append((sources.at(0), TopicEventColumns(*plain, [NO_METADATA] * len(payloads), sources)))
@@ -150,13 +150,6 @@ class KeyReader:
             names, created = [event.lite_topic for event in events], [event.created for event in events]
             metadata = [event.metadata(source.timestamp) for source, event in valid]
             found.events.append((places[0], TopicEventColumns(names, created, metadata, SourceColumns.of(places))))
-
-    def _excludes_some(self, rows: InputRows) -> bool:
-        """Return True if an entry of some rows is left out."""
-        return any(
-            ((rows.offsets == offset) & (rows.partitions == partition) & (position(rows.entries) == entry)).any()
-            for _, partition, offset, entry in self.excluded
-        )
 
     def _read(self, rows: InputRows, found: Reading) -> None:
         """Read rows one by one."""

@@ -164,7 +164,7 @@ class Rehearsal:
 
         The list is empty if there is no such set of few entries.
         """
-        entries = _entries(work.rows)
+        entries = list(dict.fromkeys(_entries(work.rows)))
         removed: list[tuple[int, ...]] = []
         short = self._part_of_time(_SEARCH_SHARE)
         while len(removed) < _MAX_ENTRIES:
@@ -228,18 +228,16 @@ def lethal_entries(text: str) -> list[dict[str, Any]] | None:
     return None
 
 
-def _entries(rows: InputRows) -> list[tuple[int, ...]]:
-    """Return the entries of ordered rows."""
+def _entries(rows: InputRows) -> Iterator[tuple[int, ...]]:
+    """Return the entry of each row."""
     columns = (rows.streams, rows.partitions, rows.offsets, position(rows.entries), rows.timestamps)
-    return list(dict.fromkeys(zip(*(column.tolist() for column in columns), strict=True)))
+    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def _part(work: KeyWork, entries: list[tuple[int, ...]]) -> KeyWork:
     """Return the work on some entries of ordered rows."""
     wanted = set(entries)
-    columns = (work.rows.streams, work.rows.partitions, work.rows.offsets, position(work.rows.entries))
-    places = zip(*(column.tolist() for column in (*columns, work.rows.timestamps)), strict=True)
-    return work._replace(rows=work.rows.take(np.array([place in wanted for place in places], bool)))
+    return work._replace(rows=work.rows.take(np.array([entry in wanted for entry in _entries(work.rows)], bool)))
 
 
 class _Child:

@@ -121,11 +121,8 @@ def work(
 ) -> tuple[bytes | None, Written]:
     """Return the new state and all records of a key, from a given worker or the process's worker."""
     columns = InputRows.of(rows)
-    if isinstance(by, Worker):
-        steps = by.work(parent, number, columns, data, batch=batch, partition=partition)
-    else:
-        steps = process.work(parent, number, columns, data, by, batch=batch, partition=partition)
-    whole = Written()
+    worker = by if isinstance(by, Worker) else process.kept(by)
+    steps, whole = worker.work(parent, number, columns, data, batch=batch, partition=partition), Written()
     while True:
         try:
             output = next(steps)

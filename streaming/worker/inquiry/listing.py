@@ -193,43 +193,33 @@ def _accepts_client(question: Question, *, pattern: bool = True) -> Callable[[An
 def overview(state: CoordinatorState, question: Question, client_timeout_ms: int) -> Overview:
     """Return the state of the group and the client of a question in a bucket."""
     group, client, limit = question.group, question.client, question.limit
-    bound = ((name, len(name)) for name in state.bindings if group in (None, name))
-    leased = (
-        (key, sum(map(len, (*key, *lease.parents))))
-        for key, lease in state.leases.items()
+    bindings = (
+        (len(name), BindingFacts(name, bound.parent, _event_place(Stream.GROUPS, bound.place)))
+        for name, bound in state.bindings.items()
+        if group in (None, name)
+    )
+    leases = (
+        (
+            sum(map(len, (*key, *parents))),
+            LeaseFacts(*key, parents, _event_place(Stream.SUBSCRIPTIONS, place), place.timestamp),
+        )
+        for key, (parents, place, _) in state.leases.items()
         if group in (None, key.group) and client in (None, key.client_id)
     )
-    names, keys = _fitting(bound, limit), _fitting(leased, limit)
-    return Overview(
-        tuple(
-            BindingFacts(name, bound.parent, EventPlace(Stream.GROUPS, *_coordinates(bound.place)))
-            for name, bound in ((name, state.bindings[name]) for name in names)
-        ),
-        tuple(
-            LeaseFacts(
-                *key,
-                lease.parents,
-                EventPlace(Stream.SUBSCRIPTIONS, *_coordinates(lease.place)),
-                lease.place.timestamp,
-            )
-            for key, lease in ((key, state.leases[key]) for key in keys)
-        ),
-        state.clock,
-        client_timeout_ms,
-    )
+    return Overview(_fitting(bindings, limit), _fitting(leases, limit), state.clock, client_timeout_ms)
 
 
-def _fitting(things: Iterable[tuple[T, int]], limit: int) -> list[T]:
+def _fitting(things: Iterable[tuple[int, T]], limit: int) -> tuple[T, ...]:
     """Return the first items, given with their lengths, up to a number and up to `PAGE_CHARACTERS`."""
     found: list[T] = []
     characters = 0
-    for thing, length in islice(things, limit):
+    for length, thing in islice(things, limit):
         characters += length
         if found and characters > PAGE_CHARACTERS:
             break
         found.append(thing)
-    return found
+    return tuple(found)
 
 
-def _coordinates(place: Place) -> tuple[int, int, int]:
-    return place.partition, place.offset, place.entry
+def _event_place(stream: Stream, place: Place) -> EventPlace:
+    return EventPlace(stream, place.partition, place.offset, place.entry)

@@ -18,7 +18,6 @@ from streaming.state.client import Ignored
 from streaming.storage.journal import Journal, Position
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
-from streaming.worker import work as process_work
 from streaming.worker.rows import InputRow, InputRows, KeyFacts, Output, OutputKind, OutputRow
 from streaming.worker.worker import SWEEP_MS
 from tests.support.builders import group_json, request_json, tick_json, topic_json
@@ -261,7 +260,7 @@ def test_what_was_done_is_counted() -> None:
 
 
 def last_row(rows: list[InputRow], data: bytes | None) -> tuple[bytes | None, OutputRow]:
-    (output,), data = pieces_of(process_work("p", 0, InputRows.of(rows), data, SETTINGS))
+    (output,), data = pieces_of(Worker(SETTINGS).work("p", 0, InputRows.of(rows), data))
     *_, last = output.all_rows()
     return data, last
 
