@@ -1,9 +1,12 @@
 """Fixtures that tests of several packages use."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
+
+from matcher import selectors
 
 
 @pytest.fixture
@@ -13,3 +16,28 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
+
+
+class MinLength:
+    """Selector of topics whose property `name` has a minimum length."""
+
+    def __init__(self, text: str) -> None:
+        self.least = int(text)
+
+    def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
+        """Return True if the name is long enough; raise `KeyError` for a topic without a name."""
+        return len(properties["name"]) >= self.least
+
+
+@pytest.fixture
+def min_length() -> Iterator[None]:
+    """Install a package that offers the selector kind `MIN_LENGTH`."""
+    offered = EntryPoints([EntryPoint("MIN_LENGTH", f"{__name__}:MinLength", selectors.GROUP)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EntryPoint, "load", lambda _: MinLength)
+        patch.setattr(selectors, "entry_points", lambda *, group: offered.select(group=group))
+        for cache in (selectors._factory, selectors._offered):
+            cache.cache_clear()
+        yield
+    for cache in (selectors._factory, selectors._offered):
+        cache.cache_clear()

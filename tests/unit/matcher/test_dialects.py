@@ -78,6 +78,7 @@ WAMP_TOPICS = [
 
 
 @pytest.mark.rule("lite-invalid")
+@pytest.mark.rule("inner-multi")
 @pytest.mark.rule("mqtt-length")
 @pytest.mark.rule("mqtt-shares")
 @pytest.mark.parametrize(("dialect", "pattern", "position", "segment", "reason"), INVALID)
@@ -106,15 +107,6 @@ def test_errors_are_short_and_survive_pickling() -> None:
     assert len(str(copy)) < 500
 
 
-@pytest.mark.rule("inner-multi")
-@pytest.mark.parametrize("pattern", ["a__**__z", "**__z", "**__**", "**__*__**", "a__**__b__**__c", "**__a__b__**"])
-def test_inner_multi_is_refused_without_the_opt_in(pattern: str) -> None:
-    """By default `**` before the end is an invalid pattern and matches nothing."""
-    assert not matcher.is_valid(pattern)
-    assert not matcher.matches(pattern, pattern)
-    assert matcher.is_valid(pattern, allow_inner_multi=True)
-
-
 @pytest.mark.parametrize(("dialect", "topic", "position", "segment", "reason"), INVALID_TOPICS)
 def test_an_invalid_topic_is_explained(dialect: str, topic: str, position: int, segment: int, reason: str) -> None:
     """Topics are validated on request, with the same care."""
@@ -132,19 +124,6 @@ def test_the_common_notation_is_a_policy_in_disguise(notation: str, pattern: str
     for topic in WAMP_TOPICS:
         expected = matcher.matches(pattern, topic, "wamp", policy=policy)
         assert matcher.matches(notation, topic, "wamp") is expected, topic
-
-
-@pytest.mark.rule("wamp-star")
-@pytest.mark.parametrize("policy", POLICIES)
-def test_with_a_policy_a_star_is_literal(policy: str) -> None:
-    """An explicit policy takes `*` as a character like others."""
-    assert matcher.matches("com.*", "com.*", "wamp", policy=policy)
-    assert not matcher.matches("com.*", "com.a", "wamp", policy=policy)
-
-
-def test_a_wildcard_and_a_prefix_in_one_notation() -> None:
-    """The two rules of the notation hold together, though no policy says so."""
-    assert matcher.expand(["com.*.a*"], ["com.x.ab.c", "com.x.b", "com.a"], "wamp") == ["com.x.ab.c"]
 
 
 def test_one_pattern_under_two_policies_is_two_subscriptions() -> None:

@@ -1,8 +1,6 @@
 """`explain`: it agrees with `matches`, and names what decides."""
 
 import dataclasses
-import doctest
-import sys
 from itertools import product
 from typing import Any
 
@@ -166,10 +164,3 @@ def test_it_is_frozen() -> None:
     explanation = matcher.explain("a", "a")
     with pytest.raises(dataclasses.FrozenInstanceError):
         explanation.matched = False  # type: ignore[misc]
-
-
-def test_its_example_holds() -> None:
-    """The module's name is hidden by the function, so it is asked for by name."""
-    results = doctest.testmod(sys.modules["matcher.explain"])
-    assert results.attempted > 0
-    assert results.failed == 0

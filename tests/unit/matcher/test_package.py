@@ -1,25 +1,49 @@
-"""The package as a whole: its examples hold, and its core needs nothing."""
+"""The package as a whole: its examples and its page are right, and its core needs nothing."""
 
 import doctest
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import matcher
 from matcher import selectors
 from matcher.batch import FlatPatterns, FlatTopics
-from matcher.selectors import sql92
+
+PAGE = Path(matcher.__file__).with_name("README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("module", [matcher, sql92], ids=lambda module: module.__name__)
-def test_examples_in_docstrings_hold(module: object) -> None:
-    """The examples in the documentation give the results shown there."""
-    results = doctest.testmod(module)  # type: ignore[arg-type]
+@pytest.mark.parametrize("module", ["matcher", "matcher.explain", "matcher.selectors.sql92"])
+def test_examples_in_docstrings_give_the_results_shown(module: str) -> None:
+    results = doctest.testmod(import_module(module))
     assert results.attempted > 0
     assert results.failed == 0
+
+
+def test_sessions_on_the_page_give_the_results_shown() -> None:
+    sessions = re.sub(r"^```.*$", "", PAGE, flags=re.MULTILINE)
+    test = doctest.DocTestParser().get_doctest(sessions, {}, "README.md", None, 0)
+    results = doctest.DocTestRunner().run(test)
+    assert results.attempted >= PAGE.count("```python")
+    assert results.failed == 0
+
+
+def test_every_dialect_is_in_the_table_with_its_separator() -> None:
+    rows = {
+        cells[1].split("`")[1]: cells[2] for cells in re.findall(r"^(\|)([^|]*`[^|]*)\|([^|]*)\|", PAGE, re.MULTILINE)
+    }
+    for name, dialect in matcher.DIALECTS.items():
+        assert f"`{dialect.separator}`" in rows[name]
+
+
+def test_every_public_function_is_on_the_page() -> None:
+    functions = [name for name in matcher.__all__ if name.islower() and name not in ("get_dialect", "__version__")]
+    assert [name for name in functions if f"`{name}(" not in PAGE] == []
 
 
 def test_the_core_needs_the_standard_library_only() -> None:

@@ -1,9 +1,10 @@
-"""PatternIndex: pairs, order, and what removal leaves."""
+"""Indexes of patterns and topics: contents, order, and what removal leaves."""
 
 import pytest
 
-from matcher import InvalidPattern, PatternIndex
+from matcher import InvalidPattern, PatternIndex, TopicIndex
 from matcher.index.node import MAX_DEPTH
+from matcher.pattern import Automaton
 
 
 def index_of(*patterns: str) -> PatternIndex[str]:
@@ -75,18 +76,52 @@ def test_the_best_match_comes_first() -> None:
 
 
 def test_iteration_yields_each_pair_once() -> None:
-    """Of every kind of pattern; a pair may be removed meanwhile."""
+    """A pair may be removed meanwhile."""
     patterns = ["a", "a__*", "a__**", "**", "*", "a__**__b", LONG, f"{LONG}__**"]
     index = index_of(*patterns)
     assert sorted(index) == sorted(zip(patterns, patterns, strict=True))
     for pattern, value in list(index):
         index.remove(pattern, value)
     assert list(index) == []
+    prefixes: PatternIndex[int] = PatternIndex("wamp")
+    prefixes.add("com.my", 1, policy="prefix")
+    prefixes.add("com.*.my*", 2)
+    prefixes.add("com.my", 3)
+    assert sorted(prefixes) == [("com.*.my*", 2), ("com.my", 1), ("com.my", 3)]
 
 
-def test_iteration_yields_prefixes() -> None:
-    index: PatternIndex[int] = PatternIndex("wamp")
-    index.add("com.my", 1, policy="prefix")
-    index.add("com.*.my*", 2)
-    index.add("com.my", 3)
-    assert sorted(index) == [("com.*.my*", 2), ("com.my", 1), ("com.my", 3)]
+def test_topics_are_members_until_they_are_removed() -> None:
+    """Topics that no pattern matches and topics longer than the trie is deep are members too."""
+    index = TopicIndex(allow_inner_multi=True)
+    topics = ["a", "b", "*", "a__b", "a__", "a__b__c", "", "__".join(["deep"] * 40), "a__b__c__d"]
+    for topic in topics:
+        assert index.add(topic)
+        assert not index.add(topic)
+        assert topic in index
+    assert sorted(index) == sorted(topics)
+    assert len(index) == len(topics)
+    assert "c" not in index
+    assert None not in index
+    for topic in index:
+        assert index.remove(topic)
+        assert not index.remove(topic)
+    assert list(index) == []
+    assert len(index) == 0
+    assert not index._root.children
+
+
+@pytest.mark.rule("eager")
+def test_only_branches_that_can_match_are_visited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A literal after an inner `**` is looked up, not searched for, until a wildcard makes it necessary."""
+    visited = []
+    index = TopicIndex(allow_inner_multi=True)
+    for topic in ("a__x__y", "b__x__y", "c__x__y"):
+        index.add(topic)
+
+    def spy(_automaton: Automaton, _state: int, segment: str) -> int:
+        visited.append(segment)
+        return 0
+
+    monkeypatch.setattr(Automaton, "step", spy)
+    index.expand("a__**__y")
+    assert visited == ["a"]
