@@ -6,19 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming import state
 from streaming.coordinator import COORDINATOR
 from streaming.operations.adoption import Layout, renewed_states
 from streaming.oracle import Effective
-from streaming.records.model import Stream
+from streaming.records.model import Reason, Stream
 from streaming.records.routing import Routing, placed
-from streaming.state import Shard, ShardState
+from streaming.state import Shard
 from streaming.state.holdings import holdings
-from streaming.storage.journal import Journal
 from streaming.storage.store import ADOPTED
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import STREAMS, InputRow, OutputKind
-from tests.support.states import TOMBSTONE, Memory, Written, work
+from tests.support.states import TOMBSTONE, Memory, Written, decode, work
 
 TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events", "lite-clock")
 NUMBER = {stream: number for number, stream in enumerate(STREAMS)}
@@ -94,6 +92,12 @@ class Simulation:
             adopts=self.adopts,
             cap_requests=self.cap_requests,
         )
+
+    @property
+    def refused(self) -> list[int]:
+        """Offsets of the requests that a quota refused, by the dead letters that were not taken back."""
+        letters = [letter["source"] for letter in self.dead_letters if letter["reason"] == Reason.QUOTA_EXCEEDED]
+        return sorted(source["offset"] for source in letters if source["topic"] == TOPICS[1])
 
     def run(self, records: Iterable[Record], *, crash: bool = False, settle: bool = True) -> int:
         """Run a micro-batch, then micro-batches for the records that the job wrote to itself.
@@ -210,8 +214,7 @@ class Simulation:
 
 def _relation(value: bytes, shard: Shard, archives: Memories) -> set[Effective]:
     """Return the rows of a shard's state."""
-    made = ShardState(inner_multi=shard.inner_multi)
-    state.replay(made, Journal.open(value, archives.of(shard.parent, shard.number)).changes())
+    made = decode(value, archives.of(shard.parent, shard.number), inner_multi=shard.inner_multi)
     return {
         Effective(shard.parent, row.group, row.client_id, topic, row.part)
         for topic, rows in holdings(made, shard)

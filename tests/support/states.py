@@ -12,7 +12,7 @@ from streaming.errors import StateCorrupted
 from streaming.records.writing import TABLE_END, Tables
 from streaming.state import ShardDelta, ShardState
 from streaming.state.client import Ignored
-from streaming.storage.journal import Journal
+from streaming.storage.journal import Archive, Journal
 from streaming.worker import Worker, WorkerConfig, process
 from streaming.worker.rows import InputRow, InputRows, Output, OutputKind
 
@@ -141,10 +141,10 @@ def encode(shard: ShardState) -> bytes | None:
     return state.append(Journal(), shard, ShardDelta()).stored
 
 
-def decode(data: bytes | None, *, inner_multi: bool = False) -> ShardState:
-    """Decode a shard's state."""
+def decode(data: bytes | None, archive: Archive | None = None, *, inner_multi: bool = False) -> ShardState:
+    """Decode a shard's state, whose parts are in an archive if it has some."""
     shard = ShardState(inner_multi=inner_multi)
-    state.replay(shard, Journal.open(data).changes())
+    state.replay(shard, Journal.open(data, archive).changes())
     return shard
 
 

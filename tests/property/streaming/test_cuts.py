@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from streaming.expansion import group_log
 from streaming.oracle import Oracle
-from streaming.records.model import Reason, Stream
+from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from streaming.tuning import Tuning
 from streaming.worker import Worker
 from tests.property.streaming.test_histories import routings
-from tests.support.histories import PROFILES, REFUSALS, Profile, batches, feed, history, lease_of
-from tests.support.simulator import TOPICS, Record, Simulation
+from tests.support.histories import PROFILES, REFUSALS, batches, feed, history, lease_of
+from tests.support.simulator import Record, Simulation
 
 EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60"))
 
@@ -25,29 +25,36 @@ CUTTABLE = [name for name in PROFILES if name not in ("quota", "all")]
 MOVABLE = [name for name in CUTTABLE if name != "capped"]
 """Topics of several shards have no common order of creation, which decides what a quota leaves to a client."""
 
+SHARDED = "capped, several shards"
 several = st.builds(Routing, st.fixed_dictionaries({"p": st.integers(2, 5), "q": st.integers(2, 3)}), st.integers(0, 3))
 
 
 @pytest.mark.rule("capped-request")
-@pytest.mark.parametrize("profile", CUTTABLE)
+@pytest.mark.parametrize("profile", [*CUTTABLE, SHARDED])
 @settings(max_examples=EXAMPLES)
-@given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings, largest=st.integers(1, 60))
+@given(
+    seed=st.integers(0, 2**32),
+    length=st.integers(1, 120),
+    routing=st.tuples(routings, several),
+    largest=st.integers(1, 60),
+)
 def test_any_cut_leaves_the_relation_of_single_records(
-    profile: str, seed: int, length: int, routing: Routing, largest: int
+    profile: str, seed: int, length: int, routing: tuple[Routing, Routing], largest: int
 ) -> None:
-    """The oracle reads record by record; the job reads many at once, and its own records at any time later."""
-    told = PROFILES[profile]
-    assert_any_cut_leaves_one_relation(Random(seed), length, told, routing, largest, cap_requests=told.capped)
+    """The oracle reads record by record. The job reads many at once, and its own records at any time later.
 
-
-@pytest.mark.rule("capped-request")
-@settings(max_examples=EXAMPLES)
-@given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=several, largest=st.integers(1, 60))
-def test_with_several_shards_quotas_do_not_depend_on_the_cut(
-    seed: int, length: int, routing: Routing, largest: int
-) -> None:
-    """No shard refuses a request, whatever the settings; so all shards know the same of each client."""
-    assert_any_cut_leaves_one_relation(Random(seed), length, PROFILES["capped"], routing, largest)
+    With several shards no shard refuses a request, whatever the settings, so quotas do not depend on the cut.
+    """
+    random, caps, layout = Random(seed), profile == "capped", routing[profile == SHARDED]
+    records = history(random, length, PROFILES["capped" if profile == SHARDED else profile])
+    oracle = Oracle(layout, client_timeout_ms=lease_of(records), cap_requests=caps)
+    for record in records:
+        feed(oracle, [record])
+    job = Simulation(layout, client_timeout_ms=lease_of(records), cap_requests=caps)
+    job.worker = Worker(job.config, Tuning(end_bytes=random.choice([40, 300, 262_144])))
+    for batch in batches(random, records, largest, punctual=True):
+        job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
+    assert_same_in_the_end(random, job, oracle)
 
 
 @settings(max_examples=EXAMPLES)
@@ -76,11 +83,8 @@ def test_any_cut_leaves_the_refusals_of_single_records(seed: int, length: int, l
         if random.random() < 0.1:
             letters, job = job.dead_letters, job.move(Routing())
             job.dead_letters, job.worker = letters, Worker(job.config, tuning)
-    while job.echoes or job.slices:
-        job.run_once([*taken(random, job.echoes), *taken(random, job.slices)])
-    assert job.relation - oracle.relation() == set(), "surplus"
-    assert oracle.relation() - job.relation == set(), "missing"
-    assert refused(job) == sorted(place.offset for place in oracle.refused)
+    assert_same_in_the_end(random, job, oracle)
+    assert job.refused == sorted(place.offset for place in oracle.refused)
 
 
 @settings(max_examples=EXAMPLES)
@@ -97,13 +101,7 @@ def test_a_short_log_is_enough_for_an_end_that_comes_at_once(seed: int, length: 
             feed(oracle, [record])
             job.run([record])
             assert job.relation == oracle.relation()
-    assert refused(job) == sorted(place.offset for place in oracle.refused)
-
-
-def refused(job: Simulation) -> list[int]:
-    """The requests that a quota refused, by the dead letters that stand."""
-    letters = [letter["source"] for letter in job.dead_letters if letter["reason"] == Reason.QUOTA_EXCEEDED]
-    return sorted(source["offset"] for source in letters if source["topic"] == TOPICS[1])
+    assert job.refused == sorted(place.offset for place in oracle.refused)
 
 
 @pytest.mark.rule("resharding")
@@ -129,10 +127,7 @@ def test_states_may_move_to_other_shards_at_any_time(
             job = job.move(random.choice(routing))
             assert not settled or job.relation == before
         job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
-    while job.echoes or job.slices:
-        job.run_once([*taken(random, job.echoes), *taken(random, job.slices)])
-    assert job.relation - oracle.relation() == set(), "surplus"
-    assert oracle.relation() - job.relation == set(), "missing"
+    assert_same_in_the_end(random, job, oracle)
 
 
 def taken(random: Random, waiting: list[Record]) -> list[Record]:
@@ -143,18 +138,8 @@ def taken(random: Random, waiting: list[Record]) -> list[Record]:
     return found
 
 
-def assert_any_cut_leaves_one_relation(
-    random: Random, length: int, profile: Profile, routing: Routing, largest: int, *, cap_requests: bool = False
-) -> None:
-    """Hold a job that reads a history in random micro-batches against an oracle that reads its records one by one."""
-    records = history(random, length, profile)
-    oracle = Oracle(routing, client_timeout_ms=lease_of(records), cap_requests=cap_requests)
-    for record in records:
-        feed(oracle, [record])
-    job = Simulation(routing, client_timeout_ms=lease_of(records), cap_requests=cap_requests)
-    job.worker = Worker(job.config, Tuning(end_bytes=random.choice([40, 300, 262_144])))
-    for batch in batches(random, records, largest, punctual=True):
-        job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
+def assert_same_in_the_end(random: Random, job: Simulation, oracle: Oracle) -> None:
+    """Let the job read all records that it wrote to itself, and compare its relation with the oracle's."""
     while job.echoes or job.slices:
         job.run_once([*taken(random, job.echoes), *taken(random, job.slices)])
     assert job.relation - oracle.relation() == set(), "surplus"

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming import state
 from streaming.oracle import Oracle
 from streaming.records.routing import Routing
 from streaming.records.subscribers import ClientKey
-from streaming.state import Shard, ShardState
-from streaming.storage.journal import Journal
+from streaming.state import Shard
 from streaming.worker.inquiry.model import PairFacts, PairVerdict
 from streaming.worker.inquiry.pair import explain_pair
 from tests.support.histories import LANGUAGES, PROFILES, batches, feed, history, lease_of
 from tests.support.simulator import Simulation
+from tests.support.states import decode
 
 EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60")) // 3
 """Histories of each profile; each gives some 500 pairs."""
@@ -42,7 +41,8 @@ def test_every_pair_is_explained_as_the_oracle_has_it(profile: str, seed: int, l
         job.run(batch)
         feed(oracle, batch)
     relation = {row[:4] for row in oracle.relation()}
-    shards = {key: shard_of(job, key) for key in product(("p", "q"), range(4))}
+    keys = product(("p", "q"), range(4))
+    shards = {key: decode(job.states.get(key), job.archives.of(*key)) for key in keys}
     for parent, topic in product(("p", "q"), TOPICS):
         number = routing.shard_of(parent, topic)
         for key in CLIENTS:
@@ -50,13 +50,6 @@ def test_every_pair_is_explained_as_the_oracle_has_it(profile: str, seed: int, l
             found = explain_pair(shards[parent, number], shard, key, topic)
             assert found.received == ((parent, *key, topic) in relation), found
             assert_right_reason(found, oracle, number, relation)
-
-
-def shard_of(job: Simulation, key: tuple[str, int]) -> ShardState:
-    """The state of a shard, decoded."""
-    made = ShardState(inner_multi=job.inner_multi)
-    state.replay(made, Journal.open(job.states.get(key), job.archives.of(*key)).changes())
-    return made
 
 
 def assert_right_reason(  # noqa: C901 - a case for each verdict
@@ -115,6 +108,6 @@ def test_the_pairs_reach_every_verdict() -> None:
         job = Simulation(client_timeout_ms=lease_of(records))
         for batch in batches(random, records):
             job.run(batch)
-        shard = shard_of(job, ("p", 0))
+        shard = decode(job.states.get(("p", 0)), job.archives.of("p", 0))
         seen.update(explain_pair(shard, Shard("p"), key, topic).verdict for key in CLIENTS for topic in TOPICS)
     assert set(PairVerdict) - set(seen) == {PairVerdict.UNDER_WAY}

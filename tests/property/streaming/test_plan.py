@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming import state
 from streaming.coordinator import COORDINATOR
 from streaming.records.model import Stream
 from streaming.records.routing import Routing, placed
-from streaming.state import Shard, ShardState
-from streaming.storage.journal import Journal
+from streaming.state import Shard
 from streaming.worker.inquiry.model import PlannedEffect, PlannedUpdate
 from streaming.worker.inquiry.planning import plan_shard, read
 from streaming.worker.inquiry.questions import Ask, Question
 from tests.support.histories import PROFILES, batches, history, lease_of
 from tests.support.simulator import TOPICS, Record, Simulation, element
+from tests.support.states import decode
 
 EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60")) // 2
 """Histories of each profile; each ends with an event that is planned before it is sent."""
@@ -55,7 +54,8 @@ def plans(job: Simulation, record: Record) -> list[PlannedEffect]:
     effects = []
     keys = {(each.parent, each.shard) for each in placed(record.stream, record.value, job.routing)}
     for parent, number in sorted(key for key in keys if key[0] != COORDINATOR):
-        shard, former = decoded(job, (parent, number)), decoded(job, (parent, number))
+        stored = job.states.get((parent, number)), job.archives.of(parent, number)
+        shard, former = decode(*stored), decode(*stored)
         topic = TOPICS[list(Stream).index(record.stream)]
         effect = plan_shard(
             shard, Shard(parent, number, job.routing), read(question, topic, record.timestamp), question
@@ -66,13 +66,6 @@ def plans(job: Simulation, record: Record) -> list[PlannedEffect]:
         assert shard == former
         effects.append(effect)
     return effects
-
-
-def decoded(job: Simulation, key: tuple[str, int]) -> ShardState:
-    """The state of a shard."""
-    made = ShardState(inner_multi=job.inner_multi)
-    state.replay(made, Journal.open(job.states.get(key), job.archives.of(*key)).changes())
-    return made
 
 
 def row(update: PlannedUpdate) -> tuple[str, ...]:

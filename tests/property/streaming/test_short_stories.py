@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streaming.oracle import Effective, Oracle
-from streaming.records.model import VERSION_RETENTION_MS, Reason, Stream
+from streaming.records.model import VERSION_RETENTION_MS, Stream
 from streaming.records.routing import Routing
 from streaming.records.updates import Cause
 from streaming.tuning import Tuning
@@ -227,7 +227,7 @@ def test_every_short_story_ends_in_the_relation_of_single_records(name: str, sha
                 job.worker = Worker(job.config, Tuning(**sizes))
                 found = pace(job, [*([each] for each in first), *batches])
                 assert found == wanted, (pace.__name__, [[each.value for each in batch] for batch in batches])
-                assert refused(job) == [place.offset for place in oracle.refused]
+                assert job.refused == [place.offset for place in oracle.refused]
                 for update in job.updates:
                     says_whose_request(update, records)
                 told += 1
@@ -246,12 +246,6 @@ def says_whose_request(update: dict[str, Any], records: Sequence[Record]) -> Non
         requests = {each.offset: each for each in records if each.stream is Stream.SUBSCRIPTIONS}
         if not is_own:
             assert json.loads(requests[source["offset"]].value or b"")["clientId"] == update["clientId"]
-
-
-def refused(job: Simulation) -> list[int]:
-    """The requests that a quota refused, by the dead letters that stand."""
-    letters = [letter for letter in job.dead_letters if letter["reason"] == Reason.QUOTA_EXCEEDED]
-    return sorted(each["source"]["offset"] for each in letters if each["source"]["topic"] == TOPICS[1])
 
 
 def written(story: Sequence[Happening]) -> Iterator[Record]:
