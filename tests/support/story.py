@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace as replaced
+from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -49,6 +50,30 @@ def added(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_CREATED, client
 def removed(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_DELETED, client: str = "c", part: str = "") -> Said:
     """Return a REMOVE."""
     return Said(Op.REMOVE, client, topic, patterns, cause, part)
+
+
+subscribed, regrouped, selected, freed, released = (
+    partial(added, cause=cause)
+    for cause in (
+        Cause.SUBSCRIBED,
+        Cause.GROUP_CHANGED,
+        Cause.SELECTOR_CHANGED,
+        Cause.QUOTA_FREED,
+        Cause.RELEASED,
+    )
+)
+unsubscribed, degrouped, deselected, exceeded, evicted, expired, lapsed = (
+    partial(removed, cause=cause)
+    for cause in (
+        Cause.UNSUBSCRIBED,
+        Cause.GROUP_CHANGED,
+        Cause.SELECTOR_CHANGED,
+        Cause.QUOTA_EXCEEDED,
+        Cause.EVICTED,
+        Cause.TOPIC_EXPIRED,
+        Cause.LEASE_EXPIRED,
+    )
+)
 
 
 class Found(NamedTuple):

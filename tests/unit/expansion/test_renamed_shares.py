@@ -12,16 +12,11 @@ from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, OutputKind
 from tests.support.builders import group_json, request_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
-from tests.support.states import TOMBSTONE, Memory, Written, work
+from tests.support.states import TOMBSTONE, Written, work
 
 GROUPS, SUBSCRIPTIONS, TOPICS = range(3)
 FORMAT_AT = 2
 """Place of the format's number in a state value."""
-
-
-class _Memories(dict[tuple[str, int], Memory]):
-    def of(self, parent: str, number: int) -> Memory:
-        return self.setdefault((parent, number), Memory())
 
 
 def row(stream: int, payload: bytes, offset: int) -> InputRow:

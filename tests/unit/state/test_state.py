@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.errors import StateCorrupted, StateFormatUnknown
 from streaming.records.model import (
     BIND_TOPIC,
     DEFAULT_QUOTA,
@@ -66,9 +65,6 @@ metadata = st.builds(
     st.dictionaries(names, names, max_size=2),
     st.none() | st.integers(-INT64, INT64 - 1),
 ).map(lambda metadata: NO_METADATA if metadata == NO_METADATA else metadata)
-
-
-VERSION_BYTE = 2
 
 
 @st.composite
@@ -147,25 +143,6 @@ def test_the_default_notation_stays_the_one_object() -> None:
     assert other.notation == WAMP
 
 
-@given(data=st.data())
-def test_any_changed_byte_is_found(data: st.DataObject) -> None:
-    """A changed version that this release does not read may be that of another release."""
-    encoded = bytearray(encode(filled()) or b"")
-    position = data.draw(st.integers(0, len(encoded) - 1) | st.just(VERSION_BYTE))
-    encoded[position] = data.draw(st.sampled_from([each for each in range(256) if each != encoded[position]]))
-    is_unknown = position == VERSION_BYTE and encoded[position] not in journal.READ_FORMATS
-    with pytest.raises(StateFormatUnknown if is_unknown else StateCorrupted):
-        decode(bytes(encoded))
-
-
-@pytest.mark.parametrize("version", journal.READ_FORMATS[:-1])
-def test_a_version_changed_to_a_former_one_is_found(version: int) -> None:
-    encoded = bytearray(encode(filled()) or b"")
-    encoded[VERSION_BYTE] = version
-    with pytest.raises(StateCorrupted):
-        decode(bytes(encoded))
-
-
 def test_many_backfills_share_the_order_of_the_topics() -> None:
     """A tenant with many groups does not multiply the memory of a worker."""
     made, names = ShardState(), [f"topic-{number}" for number in range(10_000)]
@@ -198,15 +175,6 @@ def test_the_topics_that_remain_keep_their_order() -> None:
         assert list(reversed(made.remaining(key))) == remaining[::-1]
         assert [topic for topic in made.topics if topic in made.remaining(key)] == remaining
         assert len(made._order) <= 2 * len(made.topics) + 64
-
-
-def test_missing_and_surplus_bytes_are_found() -> None:
-    encoded = encode(filled()) or b""
-    for length in range(len(encoded)):
-        with pytest.raises(StateCorrupted):
-            decode(encoded[:length])
-    with pytest.raises(StateCorrupted):
-        decode(encoded + b"\0")
 
 
 def test_a_log_that_has_outgrown_its_beginning_is_written_anew() -> None:

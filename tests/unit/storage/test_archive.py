@@ -2,9 +2,10 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,100 +47,83 @@ def test_a_folder_that_cannot_be_made_is_said(checkpoint: str) -> None:
 
 
 class Disk:
-    """A local file system that passes for any kind, and counts the files opened for writing."""
+    """A local file system that passes for any kind, and counts the files opened for writing.
 
-    def __init__(self, type_name: str = "local") -> None:
+    A full disk takes one byte of each file; a disk that is stuck renames nothing.
+    """
+
+    def __init__(self, type_name: str = "local", *, full: bool = False, stuck: bool = False) -> None:
         self.type_name = type_name
         self.writes = 0
+        self._full, self._stuck = full, stuck
         self._files = LocalFileSystem()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._files, name)
 
-    def open_output_stream(self, path: str, **options: Any) -> Any:
-        """Open a file."""
-        self.writes += 1
-        return self._files.open_output_stream(path, **options)
-
-
-class FullDisk(Disk):
-    """A disk with room for one byte of each file."""
-
     @contextmanager
     def open_output_stream(self, path: str, **options: Any) -> Iterator[Any]:
-        """Open a file that takes one byte."""
-        with super().open_output_stream(path, **options) as stream:
-            yield FullStream(stream)
+        """Open a file."""
+        self.writes += 1
+        with self._files.open_output_stream(path, **options) as stream:
+            yield SimpleNamespace(write=lambda data: self._write(stream, data))
+
+    def _write(self, stream: Any, data: bytes) -> None:
+        stream.write(data[:1] if self._full else data)
+        if self._full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def move(self, source: str, target: str) -> None:
+        """Rename a file."""
+        if self._stuck:
+            raise OSError(errno.EIO, "Input/output error")
+        self._files.move(source, target)
 
 
-class FullStream:
-    """A file that takes one byte."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, data: bytes) -> None:
-        """Write the first byte, and fail."""
-        self._stream.write(data[:1])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
-class FailingMove(Disk):
-    """A disk on which nothing can be renamed."""
-
-    def move(self, _source: str, _target: str) -> None:
-        """Fail."""
-        raise OSError(errno.EIO, "Input/output error")
+On = Callable[[Disk], Archive]
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Checkpoint":
-    return Checkpoint(tmp_path, monkeypatch)
+def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> On:
+    """Reach the archive of one key through one disk after another."""
+
+    def on(disk: Disk) -> Archive:
+        monkeypatch.setattr(archive, "opened", lambda checkpoint: (disk, checkpoint))
+        return Folder(str(tmp_path)).of("p", 0)
+
+    return on
 
 
-class Checkpoint:
-    """A folder to be reached through one disk after another."""
-
-    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.path = path
-        self._monkeypatch = monkeypatch
-
-    def on(self, disk: Disk) -> Archive:
-        """Return the archive of one key on a disk."""
-        self._monkeypatch.setattr(archive, "opened", lambda checkpoint: (disk, checkpoint))
-        return Folder(str(self.path)).of("p", 0)
-
-
-@pytest.mark.parametrize("disk", [FullDisk(), FailingMove()])
-def test_a_part_that_cannot_be_written_leaves_nothing(checkpoint: Checkpoint, disk: Disk) -> None:
+@pytest.mark.parametrize("disk", [Disk(full=True), Disk(stuck=True)])
+def test_a_part_that_cannot_be_written_leaves_nothing(tmp_path: Path, on: On, disk: Disk) -> None:
     """Each attempt has a file of its own, and a file left behind would keep a full disk full for ever."""
     with pytest.raises(OSError, match=r"No space left|Input/output"):
-        checkpoint.on(disk).write("x", b"123")
-    assert files_in(checkpoint.path) == []
-    checkpoint.on(Disk()).write("x", b"123")
-    assert checkpoint.on(Disk()).read("x") == b"123"
+        on(disk).write("x", b"123")
+    assert files_in(tmp_path) == []
+    on(Disk()).write("x", b"123")
+    assert on(Disk()).read("x") == b"123"
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
-def test_a_part_that_is_there_is_not_written_again(checkpoint: Checkpoint, kind: str) -> None:
+def test_a_part_that_is_there_is_not_written_again(on: On, kind: str) -> None:
     """Its name stands for its content. A repeated micro-batch goes on, although the disk is full by now."""
-    checkpoint.on(Disk(kind)).write("x", b"123")
-    full = FullDisk(kind)
-    checkpoint.on(full).write("x", b"123")
+    on(Disk(kind)).write("x", b"123")
+    full = Disk(kind, full=True)
+    on(full).write("x", b"123")
     assert full.writes == 0
-    assert checkpoint.on(full).read("x") == b"123"
+    assert on(full).read("x") == b"123"
 
 
-def test_a_part_that_was_uploaded_in_part_is_written_again(checkpoint: Checkpoint) -> None:
+def test_a_part_that_was_uploaded_in_part_is_written_again(on: On) -> None:
     """A failed write closes the stream, and closing completes the upload with the bytes sent so far."""
     with pytest.raises(OSError, match="No space left"):
-        checkpoint.on(FullDisk("s3")).write("x", b"123")
-    checkpoint.on(Disk("s3")).write("x", b"123")
-    assert checkpoint.on(Disk("s3")).read("x") == b"123"
+        on(Disk("s3", full=True)).write("x", b"123")
+    on(Disk("s3")).write("x", b"123")
+    assert on(Disk("s3")).read("x") == b"123"
 
 
-def test_a_part_whose_bytes_were_damaged_is_written_again(checkpoint: Checkpoint) -> None:
-    parts = checkpoint.on(Disk())
+def test_a_part_whose_bytes_were_damaged_is_written_again(on: On) -> None:
+    parts = on(Disk())
     parts.write("x", b"1?3")
     parts.write("x", b"123")
     assert parts.read("x") == b"123"

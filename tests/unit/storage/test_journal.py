@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.storage.journal import START, Journal, Position, flaw_of_part
+from streaming.storage.journal import READ_FORMATS, START, Journal, Position, flaw_of_part
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from tests.support.states import Memory
 
 INLINE = 200
 RETAINED = 3
+VERSION_BYTE = 2
 
 
 SMALL = Tuning(inline_bytes=INLINE, retained_micro_batches=RETAINED, journal_slack_bytes=300)
@@ -169,13 +170,21 @@ def large() -> Story:
 
 
 def test_any_changed_byte_is_found(large: Story) -> None:
-    """A changed byte of the value, or of a part, fails a checksum or the length."""
+    """A changed, missing or surplus byte of the value, or of a part, fails a checksum or the length.
+
+    A changed version that this release does not read may be that of another release.
+    """
     stored = large.stored or b""
-    for at in range(len(stored)):
-        broken = bytearray(stored)
-        broken[at] ^= 64
-        with pytest.raises((StateCorrupted, StateFormatUnknown)):
-            list(Journal.open(bytes(broken), large.archive).changes())
+    for at, byte in enumerate(stored):
+        for other in {*range(256)} - {byte} if at == VERSION_BYTE else {byte ^ 1, byte ^ 64, byte ^ 255}:
+            broken = stored[:at] + bytes([other]) + stored[at + 1 :]
+            is_unknown = at == VERSION_BYTE and other not in READ_FORMATS
+            with pytest.raises(StateFormatUnknown if is_unknown else StateCorrupted):
+                list(Journal.open(broken, large.archive).changes())
+    segment = Journal().append(["word"], list).stored or b""
+    for damaged in (*(segment[:length] for length in range(len(segment))), segment + b"\0", stored + b"\0"):
+        with pytest.raises(StateCorrupted):
+            list(Journal.open(damaged, large.archive).changes())
     for name, data in large.archive.items():
         if any(part.name == name for part in large.journal.parts):
             for broken_part in (data[:-1], data + b"x", bytes([data[0] ^ 1]) + data[1:], data[:-1] + b"?"):
