@@ -1,26 +1,16 @@
-"""Dialects, match policies and deliveries: how the entries of a request are read, and which rows they make."""
+"""Rows of a client: entries of several dialects, policies and deliveries."""
 
 import pytest
 
 from streaming.records.columns import Event
 from streaming.records.model import LITE, Notation, Reason
 from streaming.records.routing import Routing
-from streaming.records.updates import Cause
 from streaming.state import Shard
-from streaming.state.interests import pattern_of
 from tests.support.builders import LITERAL, MQTT, NATS, WAMP, WILD, add, created, deleted, drop, leave, replace
-from tests.support.story import Said, Story, added, removed
+from tests.support.story import Said, Story, added, degrouped, regrouped, removed, subscribed, unsubscribed
 
 EXACT, PREFIX, WILDCARD = (WAMP._replace(policy=policy) for policy in ("exact", "prefix", "wildcard"))
 APART = Notation("lite", None, per_subscription=True)
-
-
-def subscribed(topic: str, *patterns: str, client: str = "c", part: str = "") -> Said:
-    return added(topic, *patterns, cause=Cause.SUBSCRIBED, client=client, part=part)
-
-
-def unsubscribed(topic: str, *patterns: str, client: str = "c", part: str = "") -> Said:
-    return removed(topic, *patterns, cause=Cause.UNSUBSCRIBED, client=client, part=part)
 
 
 NAMES = ["a", "a/", "a/b", "a/b/c", "$s/b", "a.b", "a.b.c", "a..b", "ab", "a__b"]
@@ -108,7 +98,7 @@ def test_dialects_of_one_client_add_up_to_one_row() -> None:
 
 
 def test_the_same_text_in_two_dialects_is_two_entries() -> None:
-    """That are named once."""
+    """The update names the text once."""
     story = Story(WILD, replace("*"), add("*", notation=NATS))
     assert story.then(created("a.b"), created("a")) == {added("a.b", "*"), added("a", "*")}
     assert story.then(drop("*")) == {unsubscribed("a.b", "*")}
@@ -170,7 +160,7 @@ def test_delivery_is_per_client_or_per_subscription_in_every_dialect(notation: N
 
 @pytest.mark.rule("row-per-client")
 def test_deliveries_mix_in_one_client() -> None:
-    """Entries delivered together share one row, beside the rows of the others."""
+    """Entries delivered together share one row, next to the rows of the others."""
     story = Story(WILD, replace("a", "*"), add("a", "**", notation=APART))
     assert story.then(created("a")) == {
         added("a", "*", "a"), added("a", "a", part="lite::a"), added("a", "**", part="lite::**"),
@@ -178,36 +168,32 @@ def test_deliveries_mix_in_one_client() -> None:
     assert story.then(drop("a", "*")) == {unsubscribed("a", "*", "a")}
 
 
-def test_another_delivery_of_the_same_entry_is_another_row() -> None:
-    story = Story(WILD, replace("a"), created("a"))
-    assert story.then(replace("a", notation=APART)) == {
-        unsubscribed("a", "a"), subscribed("a", "a", part="lite::a"),
-    }  # fmt: skip
-
-
 @pytest.mark.rule("row-per-subscription")
-def test_another_policy_of_the_same_entry_is_another_row() -> None:
-    """Although both match."""
-    story = Story(WILD, replace("a", notation=EXACT), created("a"))
-    assert story.then(add("a", notation=PREFIX)) == {subscribed("a", "a", part="wamp:prefix:a")}
-    assert story.then(replace("a", notation=PREFIX)) == {unsubscribed("a", "a", part="wamp:exact:a")}
-
-
 @pytest.mark.rule("row-of-everything")
-def test_rows_of_their_own_give_way_to_everything() -> None:
-    story = Story(WILD, replace("a", notation=APART), created("a"))
-    assert story.then(replace()) == {unsubscribed("a", "a", part="lite::a"), subscribed("a")}
-    assert story.then(replace("$share/s/a", notation=MQTT)) == {
-        unsubscribed("a"), subscribed("a", "a", part="share:s/a"),
-    }  # fmt: skip
-
-
-def test_a_change_of_mode_changes_the_rows() -> None:
-    """As names, entries are delivered together."""
-    story = Story(WILD, replace("a", notation=WAMP), created("a"))
-    assert story.then(LITERAL) == {
-        removed("a", "a", cause=Cause.GROUP_CHANGED, part="wamp::a"), added("a", "a", cause=Cause.GROUP_CHANGED),
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("former", "event", "said"),
+    [
+        # Another delivery or policy of the same entry is another row.
+        (replace("a"), replace("a", notation=APART), {unsubscribed("a", "a"), subscribed("a", "a", part="lite::a")}),
+        (replace("a", notation=EXACT), add("a", notation=PREFIX), {subscribed("a", "a", part="wamp:prefix:a")}),
+        (
+            add("a", notation=PREFIX),
+            replace("a", notation=EXACT),
+            {unsubscribed("a", "a", part="wamp:prefix:a"), subscribed("a", "a", part="wamp:exact:a")},
+        ),
+        # Rows of their own give way to every topic.
+        (replace("a", notation=APART), replace(), {unsubscribed("a", "a", part="lite::a"), subscribed("a")}),
+        (
+            replace(),
+            replace("$share/s/a", notation=MQTT),
+            {unsubscribed("a"), subscribed("a", "a", part="share:s/a")},
+        ),
+        # As names, entries are delivered together.
+        (replace("a", notation=WAMP), LITERAL, {degrouped("a", "a", part="wamp::a"), regrouped("a", "a")}),
+    ],
+)
+def test_a_change_of_delivery_changes_the_rows(former: Event, event: Event, said: set[Said]) -> None:
+    assert Story(WILD, former, created("a")).then(event) == said
 
 
 @pytest.mark.rule("shares")
@@ -228,11 +214,14 @@ def test_a_shared_subscription_is_a_row_of_its_share() -> None:
 
 @pytest.mark.rule("shares")
 def test_clients_of_one_share_name_with_two_filters_are_in_two_shares() -> None:
-    """Both shares get each message of the topic (MQTT 5.0 section 4.8.2), so their keys differ."""
-    entries = {"c": "$share/s/t", "d": "$share/s/+"}
+    """Both shares get each message of the topic (MQTT 5.0 section 4.8.2), so their keys differ.
+
+    Each member of a share has a row, because the broker decides which of them gets a message.
+    """
+    entries = {"c": "$share/s/t", "d": "$share/s/+", "e": "$share/s/+"}
     story = Story(WILD, *(replace(entry, notation=MQTT, client=client) for client, entry in entries.items()))
     assert story.then(created("t")) == {
-        added("t", "t", part="share:s/t"), added("t", "+", part="share:s/+", client="d"),
+        added("t", "t", part="share:s/t"), *(added("t", "+", part="share:s/+", client=client) for client in "de"),
     }  # fmt: skip
 
 
@@ -248,13 +237,6 @@ def test_a_share_is_one_row_whatever_the_delivery() -> None:
     assert story.then(drop("$share/s/+", notation=MQTT)) == {
         unsubscribed(topic, "+", part="share:s/+") for topic in "ab"
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("client", ["c", "d"])
-def test_members_of_a_share_have_rows_of_their_own(client: str) -> None:
-    """The broker decides which member gets a message."""
-    story = Story(WILD, *(replace("$share/s/a", notation=MQTT, client=name) for name in "cd"))
-    assert added("a", "a", part="share:s/a", client=client) in story.then(created("a"))
 
 
 @pytest.mark.rule("shares")
@@ -282,54 +264,3 @@ def test_a_shared_literal_lives_on_the_shard_of_its_filter() -> None:
 def test_only_in_mqtt_is_a_share_a_share(notation: Notation) -> None:
     story = Story(WILD, replace("$share/s/a", notation=notation._replace(per_subscription=False)))
     assert story.then(created("a"), created("$share/s/a")) == {added("$share/s/a", "$share/s/a")}
-
-
-@pytest.mark.parametrize(
-    ("entry", "notation", "pattern"),
-    [
-        ("$share/s/a/+", MQTT, "a/+"),
-        ("$share/s//", MQTT, "/"),
-        ("$shared/s/a", MQTT, "$shared/s/a"),
-        ("$share/s/a", LITE, "$share/s/a"),
-    ],
-)
-def test_what_an_entry_matches_with(entry: str, notation: Notation, pattern: str) -> None:
-    assert pattern_of(entry, notation) == pattern
-
-
-@pytest.mark.rule("mqtt-shares")
-@pytest.mark.parametrize("entry", ["$share/s", "$share//a", "$share/s/", "$share/+/a", "$share/s/a/#/b"])
-def test_a_malformed_share_is_refused_and_the_other_entries_stand(entry: str) -> None:
-    story = Story(WILD)
-    story.then(replace(entry, "a", notation=MQTT))
-    [problem] = story.problems
-    assert problem.reason is Reason.INVALID_PATTERN
-    assert repr(entry) in problem.message
-    assert story.then(created("a"), created(entry)) == {added("a", "a")}
-
-
-@pytest.mark.rule("mqtt-shares")
-def test_what_only_resembles_a_share_is_a_filter_like_others() -> None:
-    story = Story(WILD, replace("$Share/s/a", "$share", notation=MQTT))
-    assert story.then(created("a"), created("$Share/s/a"), created("$share")) == {
-        added("$Share/s/a", "$Share/s/a"), added("$share", "$share"),
-    }  # fmt: skip
-
-
-# What stands in a row survives the index that it was found with.
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [replace("a", "a/+", notation=MQTT)],
-        [replace("a", "b", notation=WAMP), add("a", notation=PREFIX)],
-        [replace("a"), add("a", "b", notation=APART), add("$share/s/a", notation=MQTT)],
-    ],
-)
-def test_what_is_dropped_is_gone_from_all_indexes(events: list[Event]) -> None:
-    story = Story(WILD, *events)
-    story.then(created("a"), created("b"))
-    story.then(deleted("a"), deleted("b"))
-    story.then(leave())
-    assert story.then(created("a"), created("b"), created("a/x")) == set()
