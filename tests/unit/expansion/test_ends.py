@@ -1,5 +1,6 @@
 """Ends of clients on all parents that arrive late: together with what the client asked for since."""
 
+import json
 from typing import Any
 
 import pytest
@@ -12,31 +13,37 @@ from streaming.records.updates import Cause
 from streaming.state import Shard
 from streaming.tuning import Tuning
 from streaming.worker import Worker
-from tests.support.builders import WILD, add, bound, created, group_json, leave, replace, request_json, told, topic_json
-from tests.support.histories import feed
+from tests.support.builders import (
+    WILD,
+    add,
+    bound,
+    created,
+    group_json,
+    leave,
+    replace,
+    request_json,
+    request_value,
+    told,
+    topic_json,
+)
 from tests.support.simulator import Record, Simulation
 from tests.support.story import Story, removed
 
 LEASE_MS = 10_000
 WILDCARD = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
-TAG_X = {"type": "TAG", "expression": "x"}
-TAG_ALL = {"type": "TAG", "expression": "*"}
 
 
 class Job:
     """A job whose requests come with offsets that go on counting."""
 
-    def __init__(self, quota: int = -1, end_bytes: int = 262_144, lease_ms: int = LEASE_MS) -> None:
-        self.simulation = Simulation(client_timeout_ms=lease_ms)
+    def __init__(self, quota: int = -1, end_bytes: int = 262_144) -> None:
+        self.simulation = Simulation(client_timeout_ms=LEASE_MS)
         self.simulation.worker = Worker(self.simulation.config, Tuning(end_bytes=end_bytes))
         self.offset = 0
         group = group_json(attributes={**WILDCARD, QUOTA: str(quota)})
         topics = [topic_json(liteTopic=name, tags=tag) for name, tag in (("a", "x"), ("b", "y"))]
-        self.first = [
-            Record(Stream.GROUPS, group),
-            *(Record(Stream.TOPICS, value, 0, number) for number, value in enumerate(topics)),
-        ]
-        self.simulation.run(self.first)
+        records = [Record(Stream.TOPICS, value, 0, number) for number, value in enumerate(topics)]
+        self.simulation.run([Record(Stream.GROUPS, group), *records])
 
     def records(self, *requests: dict[str, Any], after_ms: int = 0) -> list[Record]:
         """Return records of requests, the first one some time after the last one."""
@@ -57,12 +64,6 @@ class Job:
         """Topics that are received."""
         return sorted(row.lite_topic for row in self.simulation.relation)
 
-    @property
-    def refused(self) -> list[int]:
-        """Offsets of the requests that a quota refused, by the dead letters that stand."""
-        letters = self.simulation.dead_letters
-        return [letter["source"]["offset"] for letter in letters if letter["reason"] == Reason.QUOTA_EXCEEDED]
-
 
 def asks(action: str, *entries: str, **fields: Any) -> dict[str, Any]:
     return {"action": action, "liteTopicSet": list(entries), **fields}
@@ -73,13 +74,31 @@ def leaves(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.rule("records-of-an-end")
+@pytest.mark.rule("repeated-end")
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("end_bytes", [262_144, 200, 40])
-def test_the_records_of_an_end_mean_what_one_record_would(end_bytes: int) -> None:
-    """The second part has the version that made that of the first part an older one."""
+def test_the_records_of_an_end_mean_what_one_record_would(end_bytes: int, times: int) -> None:
+    """The second part has the version that made that of the first part an older one. Each may be read twice."""
     job = Job(end_bytes=end_bytes)
     job.run(asks("COMPLETE_ADD", "x"))
-    job.run(leaves(), asks("COMPLETE_ADD", "a", version=1), asks("PARTIAL_ADD", "b", version=2))
+    batch = job.records(leaves(), asks("COMPLETE_ADD", "a", version=1), asks("PARTIAL_ADD", "b", version=2))
+    job.simulation.run_once(batch)
+    echoes, job.simulation.echoes = job.simulation.echoes, []
+    for echo in echoes:
+        for _ in range(times):
+            job.simulation.run_once([echo])
     assert job.held == ["a", "b"]
+
+
+@pytest.mark.rule("end-on-all-parents")
+@pytest.mark.parametrize(("order", "held"), [((0, 1), ["b"]), ((1, 0), [])])
+def test_an_end_and_a_request_of_one_record_are_applied_in_order(order: tuple[int, int], held: list[str]) -> None:
+    job = Job()
+    job.run(asks("COMPLETE_ADD", "a"))
+    entries = [request_value(**entry) for entry in (leaves(), asks("PARTIAL_ADD", "b"))]
+    value = json.dumps({"subscriptionSet": [entries[each] for each in order]}).encode()
+    job.simulation.run([Record(Stream.SUBSCRIPTIONS, value, 0, 2, job.simulation.now)])
+    assert job.held == held
 
 
 @pytest.mark.rule("records-of-an-end")
@@ -111,7 +130,7 @@ def test_a_version_that_a_quota_refused_does_not_make_later_ones_stale() -> None
     job = Job(quota=1)
     job.run(asks("COMPLETE_ADD", "a", version=5))
     job.run(asks("COMPLETE_ADD", "*", version=9), leaves(version=7), asks("PARTIAL_ADD", "b", version=8))
-    assert (job.held, job.refused) == (["b"], [2])
+    assert (job.held, job.simulation.refused) == (["b"], [2])
 
 
 @pytest.mark.rule("refused-version")
@@ -120,46 +139,7 @@ def test_a_version_that_a_quota_refused_is_not_known_when_the_lease_ends() -> No
     job.run(asks("COMPLETE_ADD", "*", version=4))
     batch = job.records(asks("COMPLETE_ADD", "b", version=2), after_ms=LEASE_MS + 1)
     job.simulation.run(batch)
-    assert (job.held, job.refused) == (["b"], [1])
-
-
-@pytest.mark.parametrize(("lease_ms", "held"), [(LEASE_MS, ["b"]), (0, [])])
-def test_a_version_that_a_quota_refused_is_forgotten_with_the_others(lease_ms: int, held: list[str]) -> None:
-    """Without a lease the client stays in session, because it left with a version below the refused one."""
-    job = Job(quota=1, lease_ms=lease_ms)
-    oracle = Oracle(client_timeout_ms=lease_ms)
-    feed(oracle, job.first)
-    asked = [
-        *job.records(asks("COMPLETE_ADD", "a", version=1)),
-        *job.records(asks("COMPLETE_ADD", "*", version=4)),
-        *job.records(asks("COMPLETE_REMOVE", version=3)),
-        *job.records(asks("COMPLETE_ADD", "b", version=2), after_ms=VERSION_RETENTION_MS + 1),
-    ]
-    for record in asked:
-        job.simulation.run([record])
-        feed(oracle, [record])
-    assert (job.held, job.refused) == (held, [2])
-    assert job.simulation.relation == oracle.relation()
-
-
-@pytest.mark.rule("judged-again")
-def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
-    """It matched one topic then, and matches two by the selector of a later request."""
-    job = Job(quota=1)
-    job.run(asks("COMPLETE_ADD", "a", selector=TAG_X))
-    job.run(leaves(), asks("COMPLETE_ADD", "*"), asks("COMPLETE_ADD", "a", clientId="d", selector=TAG_ALL))
-    assert sorted((row.client_id, row.lite_topic) for row in job.simulation.relation) == [("c", "a"), ("d", "a")]
-    assert job.refused == []
-
-
-@pytest.mark.rule("judged-again")
-def test_a_selector_that_the_end_takes_back_decides_on_no_request_of_another_client() -> None:
-    """By that selector the other client asked for one topic, and without it for two."""
-    job = Job(quota=1)
-    job.run(asks("COMPLETE_ADD", "x", version=1))
-    stale = asks("PARTIAL_ADD", "z", version=1, selector=TAG_X)
-    job.run(leaves(version=2), stale, asks("COMPLETE_ADD", "*", clientId="d"))
-    assert (job.held, job.refused) == ([], [4])
+    assert (job.held, job.simulation.refused) == (["b"], [1])
 
 
 @pytest.mark.rule("judged-again")
@@ -167,7 +147,7 @@ def test_a_request_that_took_something_away_and_is_stale_after_the_end_leaves_no
     job = Job(quota=1)
     job.run(asks("COMPLETE_ADD", "x", version=5))
     job.run(leaves(version=7), asks("PARTIAL_ADD", "a"), asks("COMPLETE_REMOVE", version=6), asks("PARTIAL_ADD", "b"))
-    assert (job.held, job.refused) == (["a"], [5])
+    assert (job.held, job.simulation.refused) == (["a"], [5])
 
 
 def test_the_log_of_a_group_moves_with_its_state() -> None:
@@ -194,10 +174,10 @@ def test_a_refusal_that_the_end_lifts_takes_its_dead_letter_back() -> None:
     job = Job(quota=1)
     job.run(asks("COMPLETE_ADD", "a"))
     job.simulation.run_once(job.records(leaves(), asks("PARTIAL_ADD", "b")))
-    assert (job.held, job.refused) == (["a"], [3])
+    assert (job.held, job.simulation.refused) == (["a"], [3])
     job.simulation.run([])
     job.simulation.run(job.simulation.echoes)
-    assert (job.held, job.refused) == (["b"], [])
+    assert (job.held, job.simulation.refused) == (["b"], [])
 
 
 @pytest.mark.rule("judged-again")
@@ -208,7 +188,7 @@ def test_a_request_that_is_refused_after_the_end_has_a_dead_letter() -> None:
     lower = group_json(attributes={**WILDCARD, QUOTA: "1"})
     job.simulation.run([Record(Stream.GROUPS, lower, 0, 1)])
     job.run(leaves(), asks("COMPLETE_ADD", "*"))
-    assert (job.held, job.refused) == ([], [3])
+    assert (job.held, job.simulation.refused) == ([], [3])
     (letter,) = [each for each in job.simulation.dead_letters if each["source"]["offset"] == 3]
     assert '"liteTopicSet":["*"]' in letter["original"]
 
@@ -227,19 +207,6 @@ def test_an_end_that_is_read_again_after_the_next_end_revives_nothing() -> None:
     assert story.held() == []
     assert not story.state.clients
     assert story.then(leave(), first) == set()
-
-
-@pytest.mark.rule("repeated-end")
-def test_each_record_of_an_end_may_be_read_twice() -> None:
-    job = Job(end_bytes=40)
-    job.run(asks("COMPLETE_ADD", "x"))
-    batch = job.records(leaves(), asks("COMPLETE_ADD", "a", version=1), asks("PARTIAL_ADD", "b", version=2))
-    job.simulation.run_once(batch)
-    echoes, job.simulation.echoes = job.simulation.echoes, []
-    for echo in echoes:
-        job.simulation.run_once([echo])
-        job.simulation.run_once([echo])
-    assert job.held == ["a", "b"]
 
 
 def test_records_that_a_former_release_wrote_are_understood() -> None:
