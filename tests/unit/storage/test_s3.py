@@ -15,29 +15,23 @@ MINIO = {"AWS_ENDPOINT_URL": "http://minio:9000/", "AWS_ACCESS_KEY_ID": "user", 
 
 
 def test_storage_that_is_not_amazons() -> None:
-    """Its buckets are in the path, and a region is named although it has none."""
+    """Its buckets are in the path, and a region is named although it has none. No credentials are passed on."""
     found = s3.S3Address.of(MINIO)
     assert found.for_arrow() == {"endpoint_override": "http://minio:9000", "region": "us-east-1"}
     options = {name.removeprefix("spark.hadoop.fs.s3a."): value for name, value in found.for_spark().items()}
     assert options["endpoint"] == "http://minio:9000"
     assert options["path.style.access"] == "true"
     assert options["endpoint.region"] == "us-east-1"
+    assert "hidden" not in str(options)
 
 
 def test_amazons_own_has_its_address_by_the_region() -> None:
+    """The narrower variable wins."""
     found = s3.S3Address.of({"AWS_DEFAULT_REGION": "eu-central-1"})
     assert found.for_arrow() == {"region": "eu-central-1"}
     assert "spark.hadoop.fs.s3a.endpoint" not in found.for_spark()
-
-
-def test_the_narrower_variable_wins() -> None:
     variables = {**MINIO, "AWS_ENDPOINT_URL_S3": "https://s3.example", "AWS_REGION": "x", "AWS_DEFAULT_REGION": "y"}
     assert s3.S3Address.of(variables) == s3.S3Address("https://s3.example", "x")
-
-
-def test_no_credentials_are_passed_on() -> None:
-    """Both sides look them up; Spark shows its options."""
-    assert "hidden" not in str(s3.S3Address.of(MINIO).for_spark()) + str(s3.S3Address.of(MINIO).for_arrow())
 
 
 @pytest.mark.parametrize("endpoint", ["minio:9000", "http://", "http://minio:9000/bucket", "ftp://minio"])
