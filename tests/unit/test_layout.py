@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from streaming import errors
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("matcher", "streaming")
 FLOORS = [
@@ -145,3 +147,16 @@ def test_no_file_is_too_long() -> None:
 def test_no_class_is_too_long() -> None:
     lines = {f"{file}: {node.name}": (node.end_lineno or 0) - node.lineno + 1 for file, node in classes()}
     assert {name: count for name, count in lines.items() if count > MAX_CLASS_LINES} == {}
+
+
+def test_an_exception_is_named_after_what_happened() -> None:
+    """Only bases end in `Error`."""
+    for kind in (kind for kind in vars(errors).values() if isinstance(kind, type)):
+        is_base = kind.__subclasses__() and kind not in {errors.BrokerFailed, errors.TopicUnreadable}
+        assert kind.__name__.endswith("Error") == bool(is_base)
+
+
+def test_no_other_module_defines_an_exception_for_users() -> None:
+    for file, node in classes():
+        if file.startswith("streaming/") and file != "streaming/errors.py":
+            assert {getattr(base, "id", "") for base in node.bases}.isdisjoint(vars(errors)), file
