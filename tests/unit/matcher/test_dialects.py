@@ -5,7 +5,6 @@ import pickle
 import pytest
 
 import matcher
-from matcher.dialects.mqtt import shared
 from matcher.dialects.wamp import POLICIES
 
 INVALID = [
@@ -94,12 +93,9 @@ def test_an_invalid_pattern_is_explained(dialect: str, pattern: str, position: i
     assert dialect == "wamp" or not matcher.matches(pattern, pattern, dialect), "WAMP validates on request only"
 
 
-def test_a_missing_pattern_is_invalid() -> None:
+def test_errors_are_short_and_survive_pickling() -> None:
     with pytest.raises(matcher.InvalidPattern, match="missing"):
         matcher.validate(None)
-
-
-def test_errors_are_short_and_survive_pickling() -> None:
     with pytest.raises(matcher.InvalidPattern) as caught:
         matcher.validate("a" * 100_000 + "*")
     copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
@@ -157,26 +153,6 @@ def test_unknown_names_and_options_are_refused() -> None:
     for dialect in ("mqtt", "nats", "wamp"):
         with pytest.raises(matcher.UnsupportedOption, match="no inner multi-segment wildcard"):
             matcher.matches("a", "a", dialect, allow_inner_multi=True)
-
-
-@pytest.mark.rule("mqtt-shares")
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("$share/g/a/+", ("g", "a/+")),
-        ("$share/g//", ("g", "/")),
-        ("$share/g/$share", ("g", "$share")),
-        ("$share/g/$share/h/a", None),
-        ("$share/g", None),
-        ("$share/g/", None),
-        ("$share//a", None),
-        ("$share/+/a", None),
-        ("share/g/a", None),
-    ],
-)
-def test_shared_subscriptions(text: str, expected: tuple[str, str] | None) -> None:
-    """A shared subscription names a group without wildcards and a filter."""
-    assert shared(text) == expected
 
 
 @pytest.mark.parametrize("text", ["$share", "$shared/g", "$Share/", "share/", "/$share/g", "$queue/a"])
