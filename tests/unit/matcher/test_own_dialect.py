@@ -1,5 +1,6 @@
 """A dialect of one's own: an instance serves the matcher, a file serves matcher, job, consumers and console."""
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -16,26 +17,32 @@ from matcher.dialects import Flaw
 from matcher.pattern import MANY, ONE, Segment, Tail
 
 
-class Paths(Dialect):
+class Colons(Dialect):
     """`?` is one segment, `...` inside one or more, at the end zero or more; names with a dot in front are hidden."""
 
-    name: ClassVar[str] = "paths"
-    separator: ClassVar[str] = "/"
+    name: ClassVar[str] = "colons"
+    separator: ClassVar[str] = ":"
+    wildcards: ClassVar[str] = "?."
+    catch_all: ClassVar[str] = "..."
+    policies: ClassVar[tuple[str, ...]] = ("plain",)
     reserved: ClassVar[str] = "."
     rest_may_be_empty: ClassVar[bool] = True
+    has_inner_multi: ClassVar[bool] = True
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
         """Read a pattern."""
-        self._refuse_options(policy, allow_inner_multi=allow_inner_multi)
-        *parts, last = text.split("/")
+        parts = text.split(":")
+        tail = Tail.ANY if parts[-1] == "..." else Tail.END
         kinds: dict[str, Segment] = {"?": ONE, "...": MANY}
-        segments = tuple(kinds.get(part, part) for part in (parts if last == "..." else [*parts, last]))
-        literal = text if set(text.split("/")).isdisjoint(kinds) else None
-        return Pattern(text, segments, Tail.ANY if last == "..." else Tail.END, literal, has_many=MANY in segments)
+        segments = tuple(kinds.get(part, part) for part in (parts[:-1] if tail is Tail.ANY else parts))
+        if MANY in segments and not allow_inner_multi:
+            raise self._invalid(text, 0, "'...' is not the last segment", "move it to the end")
+        literal = text if kinds.keys().isdisjoint(parts) else None
+        return Pattern(text, segments, tail, literal, policy, has_many=MANY in segments)
 
     def split(self, topic: str) -> list[str] | None:
-        """Split at the slash."""
-        return topic.split("/") if topic else None
+        """Split at the colon."""
+        return topic.split(":") if topic else None
 
     def flaw_of_topic(self, topic: str) -> Flaw | None:
         """Refuse the empty topic."""
@@ -44,95 +51,71 @@ class Paths(Dialect):
 
 PAIRS = [
     # pattern, topic, whether they match
-    ("a/...", "a", True),
-    ("a/...", "a/b/c", True),
-    ("a/.../z", "a/b/c/z", True),
-    ("a/.../z", "a/z", False),
-    ("a/.../z/...", "a/b/z", True),
-    ("a/.../z/...", "a/b/z/c", True),
-    ("a/.../z/...", "a/z", False),
+    ("a:...", "a", True),
+    ("a:...", "a:b:c", True),
+    ("a:...:z", "a:b:c:z", True),
+    ("a:...:z", "a:z", False),
+    ("a:...:z:...", "a:b:z", True),
+    ("a:...:z:...", "a:b:z:c", True),
+    ("a:...:z:...", "a:z", False),
     ("...", ".a", False),
-    (".../z", ".a/z", False),
-    (".a/.../z", ".a/b/z", True),
-    (".a/?", ".a/z", True),
-    ("?/z", ".a/z", False),
-    ("?/z", "a/z", True),
+    ("...:z", ".a:z", False),
+    (".a:...:z", ".a:b:z", True),
+    (".a:?", ".a:z", True),
+    ("?:z", ".a:z", False),
+    ("?:z", "a:z", True),
 ]
 
 
 @pytest.mark.parametrize(("pattern", "topic", "expected"), PAIRS)
 def test_both_indexes_serve_it(pattern: str, topic: str, *, expected: bool) -> None:
     """Inner wildcards, an empty rest and hidden topics work together, though no dialect of the package has all."""
-    dialect = Paths()
-    patterns: PatternIndex[int] = PatternIndex(dialect)
+    dialect = Colons()
+    patterns: PatternIndex[int] = PatternIndex(dialect, allow_inner_multi=True)
     patterns.add(pattern, 1)
-    topics = TopicIndex(dialect)
+    topics = TopicIndex(dialect, allow_inner_multi=True)
     topics.add(topic)
-    assert dialect.matches(dialect.parse(pattern), topic) is expected
+    assert dialect.matches(dialect.parse(pattern, allow_inner_multi=True), topic) is expected
     assert patterns.match(topic) == [1] * expected
     assert topics.expand(pattern) == [topic] * expected
 
 
 def test_functions_and_batches_take_it() -> None:
-    dialect = Paths()
-    assert matcher.matches("a/...", "a/b/c", dialect)
-    assert matcher.is_valid("a/...", dialect)
-    assert matcher.expand(["a/?"], ["a/b", "b"], dialect) == ["a/b"]
-    assert FlatTopics(["a/b", "b"], dialect).expand("a/?").tolist() == [0]
-    patterns = FlatPatterns(["a/?", ".../z"], dialect)
-    rows, numbers = patterns.match_batch(["a/b", "x/y/z"])
+    dialect = Colons()
+    assert matcher.matches("a:...", "a:b:c", dialect)
+    assert matcher.is_valid("a:...", dialect)
+    assert matcher.expand(["a:?"], ["a:b", "b"], dialect) == ["a:b"]
+    assert FlatTopics(["a:b", "b"], dialect).expand("a:?").tolist() == [0]
+    patterns = FlatPatterns(["a:?", "...:z"], dialect, allow_inner_multi=True)
+    rows, numbers = patterns.match_batch(["a:b", "x:y:z"])
     assert sorted(zip(rows.tolist(), numbers.tolist(), strict=True)) == [(0, 0), (1, 1)]
-    for index in (patterns, FlatTopics(["a/b"], dialect)):
-        with pytest.raises(UnknownDialect, match="no dialect is named 'paths'"):
+    for index in (patterns, FlatTopics(["a:b"], dialect)):
+        with pytest.raises(UnknownDialect, match="no dialect is named 'colons'"):
             index.to_bytes()
 
 
 def test_it_goes_by_itself_not_by_name() -> None:
     """Only the dialects of the package have names that functions know."""
-    dialect = Paths()
+    dialect = Colons()
     assert get_dialect(dialect) is dialect
-    with pytest.raises(UnknownDialect, match="no dialect is named 'paths'"):
-        get_dialect("paths")
+    with pytest.raises(UnknownDialect, match="no dialect is named 'colons'"):
+        get_dialect("colons")
     with pytest.raises(InvalidTopic, match="it is empty; name it"):
         dialect.validate_topic("")
 
 
 ROOT = Path(__file__).parents[3]
 
-COLONS = '''
-"""`:` separates segments, `?` is one segment, a final `...` one or more."""
+COLONS = f'''
+"""`:` separates segments, `?` is one segment, `...` several."""
 
 from typing import ClassVar
 
 from matcher.dialects import Dialect, Flaw
-from matcher.pattern import MANY, ONE, Pattern, Tail
+from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
 
 
-class Colons(Dialect):
-    """Names with colons."""
-
-    name: ClassVar[str] = "colons"
-    separator: ClassVar[str] = ":"
-    wildcards: ClassVar[str] = "?."
-    catch_all: ClassVar[str] = "..."
-    policies: ClassVar[tuple[str, ...]] = ("plain",)
-    has_inner_multi: ClassVar[bool] = True
-
-    def parse(self, text, *, policy=None, allow_inner_multi=False):
-        parts = text.split(":")
-        tail = Tail.SOME if parts[-1] == "..." else Tail.END
-        kinds = {"?": ONE, "...": MANY}
-        segments = tuple(kinds.get(part, part) for part in (parts[:-1] if tail is Tail.SOME else parts))
-        if MANY in segments and not allow_inner_multi:
-            raise self._invalid(text, 0, "'...' is not the last segment", "move it to the end")
-        literal = text if tail is Tail.END and not {ONE, MANY} & set(segments) else None
-        return Pattern(text, segments, tail, literal, policy, MANY in segments)
-
-    def split(self, topic):
-        return topic.split(":") if topic else None
-
-    def flaw_of_topic(self, topic):
-        return None if topic else Flaw(0, "the topic is empty", "give it a name")
+{inspect.getsource(Colons)}
 '''
 
 MATCHER = """
