@@ -41,10 +41,15 @@ class Case(NamedTuple):
     def parses(self, pattern: tuple[str, str | None]) -> bool:
         """Return True if the dialect accepts the pattern."""
         try:
-            matcher.get_dialect(self.dialect).parse(pattern[0], policy=pattern[1], allow_inner_multi=self.inner)
+            self.parsed([pattern])
         except matcher.InvalidPattern:
             return False
         return True
+
+    def parsed(self, patterns: list[tuple[str, str | None]]) -> list[matcher.Pattern]:
+        """Return the patterns as the dialect parses them."""
+        parse = matcher.get_dialect(self.dialect).parse
+        return [parse(text, policy=policy, allow_inner_multi=self.inner) for text, policy in patterns]
 
     def oracle(self, pattern: tuple[str, str | None], topic: str) -> bool:
         """Return True if the pattern matches the topic by definition."""
@@ -133,10 +138,8 @@ def test_topic_index_is_brute_force(case: Case, data: st.DataObject) -> None:
     for pattern in patterns:
         expected = [topic for topic in topics if case.oracle(pattern, topic)]
         assert sorted(index.expand(pattern[0], policy=pattern[1])) == sorted(expected)
-    parse = matcher.get_dialect(case.dialect).parse
-    parsed = [parse(text, policy=policy, allow_inner_multi=case.inner) for text, policy in patterns]
     expected = [topic for topic in topics if any(case.oracle(pattern, topic) for pattern in patterns)]
-    assert set(index.expand_any(parsed)) == set(expected)
+    assert set(index.expand_any(case.parsed(patterns))) == set(expected)
 
 
 @each_dialect
@@ -145,10 +148,8 @@ def test_topic_index_is_brute_force(case: Case, data: st.DataObject) -> None:
 def test_expand_is_the_union_in_order(case: Case, data: st.DataObject) -> None:
     """`expand` gives each topic that some pattern matches once, in order of first occurrence."""
     patterns, topics = data.draw(st.lists(case.patterns, max_size=4)), data.draw(st.lists(case.topics, max_size=12))
-    parse = matcher.get_dialect(case.dialect).parse
-    parsed = [parse(text, policy=policy, allow_inner_multi=case.inner) for text, policy in patterns]
     expected = [topic for topic in dict.fromkeys(topics) if any(case.oracle(pattern, topic) for pattern in patterns)]
-    assert matcher.expand(parsed, topics, case.dialect) == expected
+    assert matcher.expand(case.parsed(patterns), topics, case.dialect) == expected
 
 
 @each_dialect
@@ -157,8 +158,7 @@ def test_expand_is_the_union_in_order(case: Case, data: st.DataObject) -> None:
 def test_batches_are_brute_force(case: Case, data: st.DataObject) -> None:
     """Flat arrays, as built and as read from their bytes, tell exactly the pairs that match."""
     texts, topics = data.draw(st.lists(case.patterns, max_size=8)), data.draw(st.lists(case.topics, max_size=12))
-    parse = matcher.get_dialect(case.dialect).parse
-    patterns = [parse(text, policy=policy, allow_inner_multi=case.inner) for text, policy in texts]
+    patterns = case.parsed(texts)
     expected = [
         (row, number)
         for row, topic in enumerate(topics)

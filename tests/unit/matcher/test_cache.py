@@ -1,7 +1,7 @@
 """BoundedCache: memory stays below the bound, whatever is asked for."""
 
-import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -93,15 +93,10 @@ def test_memory_is_bounded_whatever_the_lengths(length: int) -> None:
 def test_threads_get_right_answers() -> None:
     """Many threads ask a cache so small that entries come and go all the time."""
     cache = BoundedCache(lambda text: text + text, size, 40 * ENTRY_BYTES)
-    wrong: list[str] = []
 
-    def ask() -> None:
-        wrong.extend(text for text in map(str, range(2_000)) if cache[text] != text + text)
+    def wrong(_: int) -> list[str]:
+        return [text for text in map(str, range(2_000)) if cache[text] != text + text]
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(pool.map(wrong, range(4)))
     assert len(cache) <= 40

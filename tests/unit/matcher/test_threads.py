@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,31 +15,20 @@ READERS = 4
 def run(write: Callable[[int], None], read: Callable[[], None]) -> None:
     """Let one thread write and others read until it is done; the first failure of any is raised."""
     done = threading.Event()
-    failures: list[BaseException] = []
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            failures.append(error)
 
     def reader() -> None:
         while not done.is_set():
             read()
 
-    def writer() -> None:
-        for number in range(ROUNDS):
-            write(number)
-
-    threads = [threading.Thread(target=guarded, args=(reader,)) for _ in range(READERS)]
-    for thread in threads:
-        thread.start()
-    guarded(writer)
-    done.set()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(READERS) as pool:
+        readers = [pool.submit(reader) for _ in range(READERS)]
+        try:
+            for number in range(ROUNDS):
+                write(number)
+        finally:
+            done.set()
+    for each in readers:
+        each.result()
 
 
 PREFIXED = "a.bcdefghijklmno"
