@@ -140,45 +140,15 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job delivery metrics starts cluster scale wide asking backlog eager low-rate resync columnar pattern-consumer matcher peers rocketmq rocketmq-watcher
-# Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
-BENCH_job := streaming.run
-BENCH_low-rate := streaming.low_rate
-BENCH_pattern-consumer := streaming.pattern_consumer
-BENCH_matcher := matcher.compare
-BENCH_peers := peers.run
-BENCH_rocketmq-watcher := streaming.rocketmq_watcher
-BENCH_NEEDS := $(if $(filter eager resync columnar matcher,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
+BENCH_NEEDS := $(if $(filter eager resync columnar matcher inquiry console,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
 
 .PHONY: bench
-bench: bench-suite $(BENCH_NEEDS) ## measure SUITE=job, or another one of `make bench-suites`; BENCH="..." for its options
-	$(PY) -m tests.bench.$(or $(BENCH_$(SUITE)),streaming.$(SUITE)) $(BENCH)
-
-.PHONY: bench-suite
-bench-suite:
-	@$(if $(strip $(filter-out 1,$(words $(SUITE))) $(filter-out $(SUITES),$(SUITE))),echo "make bench: SUITE is '$(SUITE)'; it can be one of: $(SUITES)" >&2; exit 2,:)
+bench: $(BENCH_NEEDS) ## measure SUITE=job, or another one of `make bench-suites`; BENCH="..." for its options
+	$(PY) -m tests.bench $(SUITE) $(BENCH)
 
 .PHONY: bench-suites
-bench-suites: ## list what make bench can measure
-	@printf '%s\n' \
-	  'job       latency and throughput against a no-op of the same plan, as ratios (two hours)' \
-	  'delivery  exactly once against at least once: latency and throughput as ratios (an hour)' \
-	  'metrics   one job with metrics that are asked for, and without, by turns (eight minutes)' \
-	  'starts    recovery: from a start after SIGKILL to the first update, 20 times (ten minutes)' \
-  'cluster   throughput in one process and on a Spark cluster of two workers, as a ratio' \
-	  'scale     a micro-batch by what is stored: topics, patterns, parents, shards (a quarter of an hour)' \
-	  'wide      a client asks for a parent with a million topics: time, memory, wait of others' \
-	  'asking    questions to a job with a million topics: time, memory, wait of others (ten minutes)' \
-	  'backlog   five million events that were there before the start (ten minutes)' \
-	  'eager     a pattern over a million topics: the index of a shard against a scan' \
-	  'low-rate  cores in use at 20 events a second, by budget and trigger interval (half an hour)' \
-	  'resync    10,000 clients that repeat their sets' \
-	  'columnar  new topics judged one by one and by column, by topics a key' \
-	  'pattern-consumer  new Kafka topics at PatternConsumer, and at subscribe("^...") in three ways (four minutes)' \
-  'matcher   the matcher against other libraries (Go adds nats-server)' \
-	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)' \
-	  'rocketmq  first message of a new lite topic at a consumer of a pattern, later ones, and a burst (five minutes)' \
-	  'rocketmq-watcher  the watcher over 100,000 lite topics: starts, memory, CPU, births, ends (six minutes)'
+bench-suites: .venv/.locked ## list what make bench can measure
+	@$(PY) -m tests.bench
 
 .PHONY: peers-venvs
 peers-venvs: setup

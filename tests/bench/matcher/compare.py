@@ -1,4 +1,4 @@
-"""Compare the matcher with its peers, side by side in one run: `python -m tests.bench.matcher.compare [--quick]`.
+"""Compare the matcher with its peers, side by side in one run: `make bench SUITE=matcher`.
 
 Peers that are not installed are left out: paho-mqtt and pytrie come from PyPI, nats-server through the Go in PATH.
 Times are CPU seconds of the process, the median of a few repeats; all peers must find as many matches.
@@ -27,7 +27,6 @@ from tests.bench.matcher.workload import ASKED, Workload, generate
 
 HERE = Path(__file__).parent
 REPEATS = 5
-PATTERNS = (1_000, 10_000, 100_000)
 BATCHES = (100, 1_000, 10_000)
 
 
@@ -144,9 +143,7 @@ def floor(load: Workload) -> dict[str, float]:
 
 
 def nats_server(load: Workload) -> list[dict[str, Any]]:
-    """Build and run nats-server's own structures on the same workload; nothing where there is no Go."""
-    if shutil.which("go") is None:
-        return []
+    """Build and run nats-server's own structures on the same workload."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         (data / "topics").write_text("\n".join(load.topics), encoding="ascii")
@@ -170,10 +167,12 @@ def table(title: str, rows: list[dict[str, Any]], columns: dict[str, str]) -> No
 def main() -> None:
     """Run all comparisons."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer topics and patterns")
-    quick = parser.parse_args().quick
-    load = generate(ASKED if quick else 1_000_000, PATTERNS[:2] if quick else PATTERNS)
-    nats = nats_server(load)
+    parser.add_argument("--topics", type=int, default=1_000_000, help="topics (without --no-go at least 100,000)")
+    parser.add_argument("--patterns", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="numbers of patterns")
+    parser.add_argument("--no-go", action="store_true", help="leave out nats-server")
+    options = parser.parse_args()
+    load = generate(options.topics, options.patterns)
+    nats = [] if options.no_go or shutil.which("go") is None else nats_server(load)
     for count in load.patterns:
         columns = {"peer": "", "rate": ",.0f", "matches": ".3f", "mb": ".1f"}
         table(f"All patterns of a topic, {count:,} patterns: topics a second", matching(load, count, nats), columns)

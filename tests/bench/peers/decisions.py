@@ -1,7 +1,9 @@
-"""What the operators in Python decide, whatever keeps their state and brings their events."""
+"""The common part of the operators in Python: their decisions, whatever keeps the state, and their start."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from matcher import PatternIndex
@@ -169,3 +171,14 @@ def placed(value: Entry) -> Iterator[tuple[str, int, Entry]]:
         parent = entry["attributes"].get(BIND_TOPIC) if "attributes" in entry else entry.get("topic")
         if parent:
             yield parent, number, entry
+
+
+def setting(name: str) -> str:
+    """Return a setting of the job from the environment."""
+    return os.environ[f"REEXPAND_{name}"]
+
+
+def say_ready() -> None:
+    """Print that events are read from now on."""
+    sys.stderr.write("ready: reading\n")
+    sys.stderr.flush()

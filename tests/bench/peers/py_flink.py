@@ -29,8 +29,7 @@ from pyflink.table.expressions import col
 
 from streaming.local.server import free_port
 from streaming.records.model import Source
-from tests.bench.peers.decisions import Entry, Event, Operator, placed
-from tests.bench.peers.process import say_ready, setting
+from tests.bench.peers.decisions import Entry, Event, Operator, placed, say_ready, setting
 
 READY_SECONDS = 120
 BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())

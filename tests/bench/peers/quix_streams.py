@@ -18,8 +18,7 @@ from quixstreams.models import Serializer
 
 from streaming.records.model import Source
 from streaming.records.writing import KafkaRecord
-from tests.bench.peers.decisions import Entry, Event, Operator, placed
-from tests.bench.peers.process import say_ready, setting
+from tests.bench.peers.decisions import Entry, Event, Operator, placed, say_ready, setting
 
 JOIN_SECONDS = 60
 POLL_SECONDS = 0.01

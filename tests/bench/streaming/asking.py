@@ -6,21 +6,17 @@ A topic event may wait for the micro-batch of a question, so its latency is meas
 all the time, and without.
 """
 
-import statistics
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.table import Table
 
 from streaming.config import Settings
 from streaming.inspect import Filter
 from streaming.inspect.api import Inspector
-from tests.bench.command import arguments, broker_and_folder, show
+from tests.bench.command import arguments, broker_and_folder, milliseconds, progress, quantiles, show
 from tests.bench.streaming.cpu import worker_bytes
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
@@ -41,7 +37,11 @@ MOST_SECONDS = 1_800
 def questions(inspector: Inspector, workload: Workload) -> dict[str, Callable[[], object]]:
     """What is asked, by name."""
     (parent,) = workload.parents
-    group, client, topic = GROUP.format(parent=parent), CLIENT.format(number=3), workload.made[12_345][1]
+    group, client, topic = (
+        GROUP.format(parent=parent),
+        CLIENT.format(number=3),
+        workload.made[len(workload.made) // 80][1],
+    )
     request = {"action": "COMPLETE_ADD", "clientId": "new", "group": group, "topic": parent, "version": 1}
     region = topic.partition("__")[0]
     return {
@@ -59,15 +59,8 @@ def questions(inspector: Inspector, workload: Workload) -> dict[str, Callable[[]
     }
 
 
-def timed(ask: Callable[[], object]) -> float:
-    """Milliseconds until there is an answer."""
-    start = time.perf_counter()
-    ask()
-    return 1_000 * (time.perf_counter() - start)
-
-
 @contextmanager
-def somebody_asks(settings: Settings, workload: Workload) -> "Iterator[None]":
+def questions_asked(settings: Settings, workload: Workload) -> "Iterator[None]":
     """Ask for explanations all the time, one after the other."""
     stop = threading.Event()
 
@@ -93,47 +86,30 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=4, help="shards of the parent")
     parser.add_argument("--times", type=int, default=10, help="how often each question is asked")
     options = parser.parse_args()
-    console = Console(stderr=True)
     workload = Workload(parents=1, quota=-1)
     shards = f"{workload.parents[0]}={options.shards}"
     system = replace(JOB, environment={"REEXPAND_SHARDS": shards})
     found: dict[str, dict[str, float]] = {}
     with broker_and_folder() as (broker, folder), Driver(system, broker, folder, workload) as driver:
-        console.print(f"{options.topics:,} topics come")
+        progress(f"{options.topics:,} topics are created")
         start = time.perf_counter()
-        for _ in range(options.topics // CHUNK):
-            driver.wait(driver.create(CHUNK), start, MOST_SECONDS)
+        for done in range(0, options.topics, CHUNK):
+            driver.wait(driver.create(min(CHUNK, options.topics - done)), start, MOST_SECONDS)
         before = worker_bytes(driver.pid)
         with Inspector(driver.settings, ANSWER_SECONDS) as inspector:
             for name, ask in questions(inspector, workload).items():
-                console.print(name)
-                first, *others = sorted_after_first([timed(ask) for _ in range(options.times)])
-                found[name] = {"first ms": first, "p50 ms": statistics.median(others), "most ms": others[-1]}
-        memory = before / MB, worker_bytes(driver.pid) / MB
-        alone: list[float] = []
-        asked: list[float] = []
+                progress(name)
+                first, *others = milliseconds(ask, options.times)
+                found[name] = {"first ms": first, **quantiles(others, "ms")}
+        memory = {"MB before": before / MB, "MB after": worker_bytes(driver.pid) / MB}
+        waits: dict[str, list[float]] = {"events alone": [], "events during questions": []}
         for turn in range(2 * TURNS):
-            beside: AbstractContextManager[None] = (
-                somebody_asks(driver.settings, workload) if turn % 2 else nullcontext()
-            )
-            with beside:
-                (asked if turn % 2 else alone).extend(driver.latencies(EVENTS, RATE))
+            with questions_asked(driver.settings, workload) if turn % 2 else nullcontext():
+                latencies = driver.latencies(EVENTS, RATE)
+            list(waits.values())[turn % 2].extend(1_000 * seconds for seconds in latencies)
+    found |= {name: quantiles(values, "ms") for name, values in waits.items()}
     title = f"{options.topics:,} topics, {options.shards} shards"
-    table = Table("question", "first ms", "p50 ms", "most ms", title=title)
-    for name, row in found.items():
-        table.add_row(name, *(f"{value:,.0f}" for value in row.values()))
-    ends = {"largest worker MB before": memory[0], "largest worker MB after": memory[1]}
-    for name, values in {"alone": alone, "beside somebody who asks": asked}.items():
-        ends[f"event ms p50, {name}"] = 1_000 * statistics.median(values)
-        ends[f"event ms p95, {name}"] = 1_000 * statistics.quantiles(values, n=20)[-1]
-    for name, value in ends.items():
-        table.add_row(name, "", f"{value:,.0f}", "")
-    show({"questions": found, **ends}, table, as_json=options.json, width=90)
-
-
-def sorted_after_first(values: list[float]) -> list[float]:
-    """The first value, and all others in order."""
-    return [values[0], *sorted(values[1:])]
+    show({**found, "largest worker": memory}, title, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from streaming.local.broker import Broker
-from tests.bench.command import arguments, broker_and_folder, show
+from tests.bench.command import arguments, broker_and_folder, progress, show
 from tests.bench.streaming.cpu import Memory, cpu_seconds
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.workload import Workload
@@ -28,7 +25,7 @@ def measure(broker: Broker, folder: Path, events: int, per_trigger: int) -> dict
     system = replace(JOB, environment={"REEXPAND_MAX_OFFSETS_PER_TRIGGER": str(per_trigger)})
     driver = Driver(system, broker, folder, Workload(quota=-1), starts=False)
     driver.subscribe()
-    wanted = sum(driver.create(CHUNK) for _ in range(events // CHUNK))
+    wanted = sum(driver.create(min(CHUNK, events - first)) for first in range(0, events, CHUNK))
     start = time.perf_counter()
     driver.start()
     memory = Memory(driver.pid)
@@ -54,16 +51,12 @@ def main() -> None:
         "--per-trigger", type=int, action="append", help="records that a micro-batch reads at most; repeatable"
     )
     options = parser.parse_args()
-    console = Console(stderr=True)
-    found: dict[int, dict[str, float]] = {}
+    found: dict[str, dict[str, float]] = {}
     for per_trigger in options.per_trigger or [100_000]:
-        console.print(f"{options.events:,} events, {per_trigger:,} a micro-batch")
+        progress(f"{options.events:,} events, {per_trigger:,} per micro-batch")
         with broker_and_folder() as (broker, folder):
-            found[per_trigger] = measure(broker, folder, options.events, per_trigger)
-    table = Table("records a micro-batch", *next(iter(found.values())), title=f"{options.events:,} topic events")
-    for per_trigger, row in found.items():
-        table.add_row(f"{per_trigger:,}", *(f"{value:,.1f}" for value in row.values()))
-    show(found, table, as_json=options.json, width=120)
+            found[f"{per_trigger:,} per micro-batch"] = measure(broker, folder, options.events, per_trigger)
+    show(found, f"{options.events:,} topic events", as_json=options.json)
 
 
 if __name__ == "__main__":

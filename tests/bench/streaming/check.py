@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import time
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
-
-from confluent_kafka import Consumer, TopicPartition
 
 from matcher import matches
 from tests.bench.streaming.workload import GROUP
+from tests.support import values
+from tests.support.tail import Tail
 
 if TYPE_CHECKING:
     from tests.bench.streaming.driver import Driver
 
 TOPICS = 640
 QUIET_SECONDS = 1.0
+LOOKING_SECONDS = 0.1
 WAIT_SECONDS = 60
 LATE, LATE_PATTERNS = "late", ["*__tenant00__*", "region00__**"]
 FIELDS = {
@@ -36,11 +36,9 @@ class Wrong(Exception):
 class Reader:
     """Folds an updates topic from its beginning."""
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+    def __init__(self, tail: Tail) -> None:
         self.rows: Rows = {}
-        self._consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": f"check-{uuid4().hex}"})
-        partitions = self._consumer.list_topics(topic).topics[topic].partitions
-        self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        self._tail = tail
 
     def expect(self, wanted: Rows, what: str) -> None:
         """Reads until the rows are the wanted ones and nothing else comes.
@@ -51,19 +49,14 @@ class Reader:
         deadline = time.monotonic() + WAIT_SECONDS
         quiet_since = time.monotonic()
         while self.rows != wanted or time.monotonic() - quiet_since < QUIET_SECONDS:
-            messages = self._consumer.consume(10_000, 0.1)
-            if messages:
+            for message in self._tail.read():
                 quiet_since = time.monotonic()
-            for message in messages:
                 parent, group, client, lite_topic = json.loads(message.key() or b"")
                 self._fold((parent, group, client, lite_topic), message.value())
+            time.sleep(LOOKING_SECONDS)
             if time.monotonic() > deadline:
                 missing, others = wanted.items() - self.rows.items(), self.rows.items() - wanted.items()
                 raise Wrong(f"{what}: {len(missing)} rows are missing and {len(others)} are too many")
-
-    def close(self) -> None:
-        """Ends reading."""
-        self._consumer.close()
 
     def _fold(self, row: Row, value: bytes | None) -> None:
         if value is None:
@@ -90,12 +83,11 @@ def check(driver: Driver, bootstrap_servers: str) -> None:
     """
     topics = driver.workload.topics(TOPICS)
     ended = set(topics[::4])
-    reader = Reader(bootstrap_servers, driver.settings.updates)
-    try:
+    with Tail(bootstrap_servers, [driver.settings.updates]) as tail:
+        reader = Reader(tail)
         for event, named in (("CREATED", topics), ("CREATED", topics), ("DELETED", topics[::4])):
             for parent, topic in named:
-                value = {"event": event, "parentTopic": parent, "liteTopic": topic, "timestamp": 0}
-                driver.send(driver.settings.topic_events, parent, value)
+                driver.send({**values.created(topic, parent, timestamp=0), "event": event})
         there = [topic for topic in driver.workload.made if topic not in ended]
         wanted = {
             (parent, GROUP.format(parent=parent), client, topic): tuple(sorted(patterns))
@@ -103,20 +95,13 @@ def check(driver: Driver, bootstrap_servers: str) -> None:
             for client, patterns in driver.workload.subscribers(parent, topic).items()
         }
         reader.expect(wanted, "topics that come and go")
-        _ask(driver, "COMPLETE_ADD", 1)
-        reader.expect(wanted | _late(there, driver.workload.parents[0]), "a client that comes late")
-        _ask(driver, "COMPLETE_REMOVE", 2)
+        parent = driver.workload.parents[0]
+        names = {"client": LATE, "group": GROUP.format(parent=parent), "parent": parent}
+        driver.send(values.replace(*LATE_PATTERNS, **names, version=1))
+        reader.expect(wanted | _late(there, parent), "a client that comes late")
+        driver.send(values.leave(*LATE_PATTERNS, **names, version=2))
         reader.expect(wanted, "a client that leaves")
-    finally:
-        reader.close()
     driver.skip()
-
-
-def _ask(driver: Driver, action: str, version: int) -> None:
-    parent = driver.workload.parents[0]
-    group = GROUP.format(parent=parent)
-    request = {"action": action, "clientId": LATE, "group": group, "topic": parent, "version": version}
-    driver.send(driver.settings.subscription_events, group, {**request, "liteTopicSet": LATE_PATTERNS})
 
 
 def _late(topics: list[tuple[str, str]], asked: str) -> Rows:

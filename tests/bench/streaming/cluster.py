@@ -13,16 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from rich.table import Table
-
 from streaming.local.broker import Broker
 from streaming.local.cluster import SparkCluster
-from tests.bench.command import arguments, broker_and_folder, show
+from tests.bench.command import arguments, broker_and_folder, in_turn, show
 from tests.bench.streaming.driver import JOB, Driver
-from tests.bench.streaming.run import in_turn, spread
 
 WORKERS = 2
-WARM_BURSTS = 5
 
 
 def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_cluster: bool) -> float:
@@ -34,7 +30,7 @@ def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_
             cluster = stack.enter_context(SparkCluster(folder / f"cluster-{uuid4().hex[:6]}", workers=WORKERS))
             system = replace(JOB, environment={"REEXPAND_MASTER": cluster.url})
         driver = stack.enter_context(Driver(system, broker, folder))
-        for _ in range(WARM_BURSTS):
+        for _ in range(options.warm_bursts):
             driver.burst(events)
         return events / statistics.median(driver.burst(events) for _ in range(options.bursts))
 
@@ -44,6 +40,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="jobs in one process, and on a cluster, in turn")
     parser.add_argument("--events", type=int, default=100_000, help="topic events of a burst")
+    parser.add_argument("--warm-bursts", type=int, default=5, help="bursts before them")
     parser.add_argument("--bursts", type=int, default=2, help="bursts counted in each round")
     options = parser.parse_args()
     with broker_and_folder() as (broker, folder):
@@ -53,11 +50,7 @@ def main() -> None:
 
         found = in_turn(("one process", "cluster"), options.rounds, once)
     found["cluster / one process"] = [many / one for one, many in zip(*found.values(), strict=True)]
-    figures = {name: spread(values) for name, values in found.items()}
-    table = Table("events/s", "median", "min", "max", title="over rounds")
-    for name, row in figures.items():
-        table.add_row(name, *(f"{value:,.{2 if '/' in name else 0}f}" for value in row.values()))
-    show(figures, table, as_json=options.json, width=80)
+    show({name: {"events/s": values} for name, values in found.items()}, "over rounds", as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -11,21 +11,19 @@ from collections.abc import Iterator
 from math import inf
 
 import orjson
-from rich.table import Table
 
-from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD
+from streaming.records.model import BIND_TOPIC
 from streaming.tuning import Tuning
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.process import without_collection
 from tests.bench.command import arguments, show
 from tests.bench.streaming.workload import Workload
+from tests.support import values
 
 GROUPS, SUBSCRIPTIONS, TOPICS, _ = range(4)
 CONFIG = WorkerConfig(("groups", "subscriptions", "topics", "clock"))
 SHAPES = ((1, 1), (8, 1), (32, 1), (64, 1), (100, 1), (1_000, 1), (1, 1_000))
 """Topics a key in a micro-batch, and keys."""
-VISITS = 2_000
-"""Number of visits to keys that one measurement has at least."""
 
 
 class Keys:
@@ -33,22 +31,19 @@ class Keys:
 
     def __init__(self, keys: int, columnar_min_topics: float) -> None:
         self._worker = Worker(CONFIG, Tuning(columnar_min_topics=columnar_min_topics))
-        self._workload = Workload(parents=keys)
+        self._workload = Workload(parents=keys, quota=-1)
         self._offset = 0
         self._states: dict[str, bytes | None] = {}
-        groups = {parent: f"group-{parent}" for parent in self._workload.parents}
-        for parent, group in groups.items():
-            attributes = {BIND_TOPIC: parent, WILDCARD: "true", QUOTA: -1}
-            self._visit(parent, InputRows.of([self._row(GROUPS, {"group": group, "attributes": attributes})]))
-        for _, request in self._workload.requests():
+        for event in self._workload.group_events():
+            self._visit(event["attributes"][BIND_TOPIC], InputRows.of([self._row(GROUPS, event)]))
+        for request in self._workload.requests():
             self._visit(request["topic"], InputRows.of([self._row(SUBSCRIPTIONS, request)]))
 
     def micro_batch(self, topics: int) -> float:
         """Create topics on each key; return the CPU seconds a key."""
         rows: dict[str, list[InputRow]] = {}
         for parent, topic in self._workload.topics(topics * len(self._workload.parents)):
-            event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": 1}
-            rows.setdefault(parent, []).append(self._row(TOPICS, event))
+            rows.setdefault(parent, []).append(self._row(TOPICS, values.created(topic, parent, timestamp=1)))
         columns = {parent: InputRows.of(own) for parent, own in rows.items()}
         with without_collection():
             start = time.process_time()
@@ -70,10 +65,10 @@ class Keys:
         return InputRow(stream, 0, self._offset, 0, 1, orjson.dumps(value))
 
 
-def measure(topics: int, keys: int, turns: int) -> Iterator[tuple[float, float]]:
+def measure(topics: int, keys: int, turns: int, all_visits: int) -> Iterator[tuple[float, float]]:
     """Yield the milliseconds a key one by one and by column, for each turn."""
     ways = Keys(keys, inf), Keys(keys, 1)
-    visits = max(3, VISITS // (topics * keys))
+    visits = max(3, all_visits // (topics * keys))
     for _ in range(turns + 1):
         one_by_one, by_column = (statistics.median(way.micro_batch(topics) for _ in range(visits)) for way in ways)
         yield one_by_one * 1_000, by_column * 1_000
@@ -83,22 +78,17 @@ def main() -> None:
     """Print a table of all shapes."""
     parser = arguments(__doc__)
     parser.add_argument("--turns", type=int, default=7, help="measurements of each shape, after one to warm up")
+    parser.add_argument("--most", type=int, default=1_000, help="leave out shapes with more topics or keys")
+    parser.add_argument("--visits", type=int, default=2_000, help="visits to keys in one measurement, at least")
     options = parser.parse_args()
-    figures: list[dict[str, float]] = []
-    table = Table("topics a key", "keys", "one by one ms", "by column ms", "ratio (from to)")
-    for topics, keys in SHAPES:
-        _, *found = measure(topics, keys, options.turns)
-        ratios = [by_column / one_by_one for one_by_one, by_column in found]
-        one_by_one, by_column = (statistics.median(column) for column in zip(*found, strict=True))
-        table.add_row(
-            f"{topics:,}",
-            f"{keys:,}",
-            f"{one_by_one:.3f}",
-            f"{by_column:.3f}",
-            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
-        )
-        figures.append({"topics a key": topics, "keys": keys, "one by one ms": one_by_one, "by column ms": by_column})
-    show(figures, table, as_json=options.json)
+    figures: dict[str, dict[str, list[float]]] = {}
+    for topics, keys in (shape for shape in SHAPES if max(shape) <= options.most):
+        _, *found = measure(topics, keys, options.turns, options.visits)
+        one_by_one, by_column = map(list, zip(*found, strict=True))
+        ratios = [column / single for single, column in found]
+        row = {"one by one ms": one_by_one, "by column ms": by_column, "ratio": ratios}
+        figures[f"{topics:,} topics per key, {keys:,} keys"] = row
+    show(figures, "CPU of a worker per key", as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ from streaming.local.broker import Broker
 from tests.bench.streaming.check import Wrong
 from tests.bench.streaming.cpu import descendants
 from tests.bench.streaming.workload import Workload
+from tests.support import values
 from tests.support.running_job import TOPIC_SETTINGS
+from tests.support.values import Event, stream_of
 
 PARTITIONS = 2
 READY_SECONDS = 180
@@ -60,6 +62,9 @@ class System:
 
 
 JOB = System("job", [str(Path(sys.executable).with_name("reexpand")), "run"])
+PATCHED = [sys.executable, "-m", "tests.bench.streaming.patched"]
+"""Command of the job with one part replaced; the part follows."""
+
 NO_OP = System("no-op", [sys.executable, "-m", "tests.bench.streaming.noop"], counts=True)
 
 
@@ -133,10 +138,8 @@ class Driver:
 
     def subscribe(self) -> None:
         """Sends all subscriptions, and waits until the broker has them."""
-        for key, value in self.workload.group_events():
-            self.send(self.settings.group_events, key, value)
-        for key, value in self.workload.requests():
-            self.send(self.settings.subscription_events, key, value)
+        for event in (*self.workload.group_events(), *self.workload.requests()):
+            self.send(event)
         self._producer.flush()
 
     def create(self, count: int) -> int:
@@ -177,13 +180,10 @@ class Driver:
     def burst(self, count: int) -> float:
         """Seconds until the broker has the last update of so many topic events; nobody reads them meanwhile."""
         topics = self.workload.topics(count)
-        payloads = [
-            (parent, json.dumps({"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": 0}))
-            for parent, topic in topics
-        ]
+        payloads = [(parent, json.dumps(values.created(topic, parent, timestamp=0))) for parent, topic in topics]
         wanted = count * max(self._system.counts, self._system.records)
         wanted = wanted or sum(len(self.workload.subscribers(*topic)) for topic in topics)
-        before = sum(self._ends())
+        before = self.written()
         if not self._system.counts:
             self._consumer.pause(self._partitions)
         start = time.perf_counter()
@@ -194,14 +194,26 @@ class Driver:
         if self._system.counts:
             self.wait(wanted, start)
             return time.perf_counter() - start
-        while (left := before + wanted - sum(self._ends())) > 0:
-            self._producer.poll(0)
-            self._check_time(start + BURST_SECONDS - time.perf_counter(), f"{left} updates are missing")
-            time.sleep(LOOKING_SECONDS)
+        self.wait_written(before + wanted, start)
         seconds = time.perf_counter() - start
         self._consumer.resume(self._partitions)
         self.skip()
         return seconds
+
+    def written(self) -> int:
+        """Returns the number of committed updates; with transactions, their markers count too, which are few."""
+        return sum(self._ends())
+
+    def wait_written(self, wanted: int, start: float, most: float = BURST_SECONDS) -> None:
+        """Waits until so many updates are written, without reading them.
+
+        Raises:
+            Wrong: they are not written within `most` seconds.
+        """
+        while (left := wanted - self.written()) > 0:
+            self._producer.poll(0)
+            self._check_time(start + most - time.perf_counter(), f"{left} updates are missing")
+            time.sleep(LOOKING_SECONDS)
 
     def wait(self, wanted: int, start: float, most: float = BURST_SECONDS) -> None:
         """Reads so many updates, or as many events as the no-op counts.
@@ -224,12 +236,12 @@ class Driver:
         self._producer.poll(0)
         return [json.loads(value) for message in self._consumer.consume(10_000, 0.01) if (value := message.value())]
 
-    def send(self, topic: str, key: str, value: dict[str, Any]) -> None:
-        """Writes an event to one of the input topics."""
-        self._producer.produce(topic, json.dumps(value), key)
+    def send(self, event: Event) -> None:
+        """Writes an event to its input topic."""
+        topic = getattr(self.settings, f"{stream_of(event).removesuffix('s')}_events")
+        self._producer.produce(topic, json.dumps(event), event.get("parentTopic") or event["group"])
 
     def _ends(self) -> list[int]:
-        """How many committed updates each partition has; with transactions, their markers as well, which are few."""
         return [self._consumer.get_watermark_offsets(partition, 10)[1] for partition in self._partitions]
 
     def skip(self) -> None:
@@ -291,6 +303,4 @@ class Driver:
         return done
 
     def _create(self, parent: str, topic: str) -> None:
-        now = int(time.time() * 1000)
-        event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": now}
-        self.send(self.settings.topic_events, parent, event)
+        self.send(values.created(topic, parent, timestamp=int(time.time() * 1000)))

@@ -6,19 +6,14 @@ The scan is a compiled regular expression, the fastest there is in Python.
 """
 
 import re
-import statistics
-import time
-from collections.abc import Callable
 from functools import partial
 from random import Random
-
-from rich.table import Table
 
 from streaming.records.model import LITE, NO_METADATA
 from streaming.state import ShardDelta, ShardState
 from streaming.state.blocks import Block
 from streaming.state.client import Interest
-from tests.bench.command import arguments, show
+from tests.bench.command import arguments, milliseconds, show
 
 REGIONS, TENANTS = 20, 1_000
 SEGMENT = "(?:(?!__).)*"
@@ -45,16 +40,6 @@ def scanned_through(names: list[str], expression: re.Pattern[str]) -> int:
     return sum(expression.fullmatch(name) is not None for name in names)
 
 
-def timed(work: Callable[[], int], repeats: int) -> tuple[float, int]:
-    """Milliseconds in the median, and how many topics were found."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        found = work()
-        times.append(1_000 * (time.perf_counter() - start))
-    return statistics.median(times), found
-
-
 def main() -> None:
     """Runs each pattern and prints the table."""
     parser = arguments(__doc__)
@@ -68,20 +53,16 @@ def main() -> None:
     ]
     shard = ShardState()
     shard.apply(ShardDelta(added=dict.fromkeys(names, NO_METADATA)))
-    build, _ = timed(partial(expanded, shard, "*__tenant000__*"), 1)
-    figures: dict[str, dict[str, float]] = {}
+    (build,) = milliseconds(partial(expanded, shard, "*__tenant000__*"))
+    figures: dict[str, dict[str, float | list[float]]] = {}
     for pattern in ("*__tenant007__*", "region03__tenant007__*", "region03__**"):
-        indexed, found = timed(partial(expanded, shard, pattern), options.repeats)
-        scanned, same = timed(partial(scanned_through, names, scan(pattern)), options.repeats)
-        if found != same:
+        by_index, by_scan = partial(expanded, shard, pattern), partial(scanned_through, names, scan(pattern))
+        if (found := by_index()) != (same := by_scan()):
             raise SystemExit(f"{pattern}: the index finds {found} topics, the scan {same}")
-        figures[pattern] = {"topics": found, "index ms": indexed, "scan ms": scanned, "times": scanned / indexed}
-    table = Table("", *next(iter(figures.values())), title=f"{options.topics:,} topics; index built in {build:,.0f} ms")
-    for pattern, row in figures.items():
-        table.add_row(
-            pattern, *(f"{value:,.2f}" if name == "index ms" else f"{value:,.0f}" for name, value in row.items())
-        )
-    show({"build ms": build, **figures}, table, as_json=options.json)
+        indexed, scanned = milliseconds(by_index, options.repeats), milliseconds(by_scan, options.repeats)
+        times = [slow / fast for slow, fast in zip(scanned, indexed, strict=True)]
+        figures[pattern] = {"topics": found, "index ms": indexed, "scan ms": scanned, "times": times}
+    show(figures, f"{options.topics:,} topics; index built in {build:,.0f} ms", as_json=options.json)
 
 
 if __name__ == "__main__":

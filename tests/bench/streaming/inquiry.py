@@ -1,4 +1,4 @@
-"""CPU that one answer takes from a worker whose shard has a million topics: `python -m tests.bench.streaming.inquiry`.
+"""CPU that one answer takes from a worker whose shard has a million topics: `make bench SUITE=inquiry`.
 
 The first answer of a kind may build an index of the shard; the others find it.
 """
@@ -7,7 +7,6 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
-import click
 import orjson
 
 from streaming.records.model import NO_METADATA
@@ -17,6 +16,7 @@ from streaming.worker.inquiry import listing
 from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.planning import plan_shard, read
 from streaming.worker.inquiry.questions import Ask, Question
+from tests.bench.command import arguments, milliseconds, show
 from tests.support.builders import bound, replace, request_value
 from tests.support.story import Story
 
@@ -36,10 +36,12 @@ def a_shard(topics: int) -> ShardState:
     return state
 
 
-@click.command()
-@click.option("--topics", default=1_000_000, show_default=True)
-def main(topics: int) -> None:
+def main() -> None:
     """Print milliseconds of CPU for the first and the second answer, and bytes of the answer."""
+    parser = arguments(__doc__)
+    parser.add_argument("--topics", type=int, default=1_000_000, help="of the shard")
+    options = parser.parse_args()
+    topics: int = options.topics
     state = a_shard(topics)
     wide = Question("q", Ask.PLAN, stream="subscriptions", record=request_value(clientId="new", liteTopicSet=["**"]))
     going_on = dataclasses.replace(wide, cursor=topics // 2, group="g", client="new")
@@ -58,13 +60,11 @@ def main(topics: int) -> None:
         "plan: **, first answer": lambda: plan_shard(state, SHARD, planned, wide),
         "plan: **, a further one": lambda: plan_shard(state, SHARD, planned, going_on),
     }
+    figures = {}
     for name, answer in answers.items():
-        taken = []
-        for _ in range(2):
-            start = time.process_time()
-            size = len(orjson.dumps(answer()))
-            taken.append(1_000 * (time.process_time() - start))
-        click.echo(f"{name:<30} {taken[0]:8.1f} {taken[1]:8.1f} ms {size:8,} bytes")
+        first, second = milliseconds(lambda answer=answer: orjson.dumps(answer()), 2, time.process_time)  # type: ignore[misc]
+        figures[name] = {"first ms": first, "second ms": second, "bytes": len(orjson.dumps(answer()))}
+    show(figures, f"CPU, {topics:,} topics", as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ python -m tests.bench.streaming.low_rate
 import statistics
 from dataclasses import replace
 
-from rich.table import Table
-
 from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.run import ALONE_RATE, at_rate
@@ -25,21 +23,16 @@ def main() -> None:
     parser.add_argument("--alone", type=int, default=20, help="events that come alone in each case")
     parser.add_argument("--warm-up", type=float, default=240, help="seconds at that rate before, in each case")
     options = parser.parse_args()
-    table = Table("case", "cores", "p50 ms", "p95 ms", "alone ms", title=f"{options.rate:g} events a second")
     cases = {f"pace_cpu = {pace:g}": {"REEXPAND_PACE_CPU": str(pace)} for pace in options.paces}
     cases |= {f"trigger_interval_ms = {ms}": {"REEXPAND_TRIGGER_INTERVAL_MS": str(ms)} for ms in options.intervals}
     figures: dict[str, dict[str, float]] = {}
     with broker_and_folder() as (broker, folder):
         for name, environment in cases.items():
-            system = replace(JOB, environment=environment)
-            with Driver(system, broker, folder) as driver:
+            with Driver(replace(JOB, environment=environment), broker, folder) as driver:
                 found = at_rate(driver, options.events, options.rate, round(options.warm_up * options.rate))
                 alone = driver.latencies(options.alone, ALONE_RATE)
-            figures[name] = found = {**found, "alone ms": 1000 * statistics.median(alone)}
-            table.add_row(
-                name, f"{found['cores']:.2f}", *(f"{found[key]:,.0f}" for key in ("p50 ms", "p95 ms", "alone ms"))
-            )
-    show(figures, table, as_json=options.json, width=80)
+            figures[name] = {**found, "alone ms": 1000 * statistics.median(alone)}
+    show(figures, f"{options.rate:g} events per second", as_json=options.json)
 
 
 if __name__ == "__main__":

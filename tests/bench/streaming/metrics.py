@@ -10,10 +10,6 @@ its workers.
 The time in which driver and workers do something for the metrics is measured as well, as a share of the CPU of the
 bursts. It is more than what they cost there, as it includes waits for a core, and less, as what the JVM does with the
 facts of workers is not in it.
-
-With `--former` the other one is a release without metrics, in a process of its own:
-
-    python -m tests.bench.streaming.metrics --former ../former/.venv/bin/reexpand
 """
 
 import argparse
@@ -21,20 +17,18 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import chdir, contextmanager, suppress
-from http.client import HTTPConnection, HTTPException
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
-
-from rich.console import Console
+from urllib.request import urlopen
 
 from streaming.local.server import free_port
-from tests.bench.command import broker_and_folder
+from tests.bench.command import broker_and_folder, by_column, progress
 from tests.bench.streaming.cpu import cpu_seconds
-from tests.bench.streaming.driver import JOB, Driver, System
-from tests.bench.streaming.run import UNCOUNTED, Figures, at_rate, compare, report, run_arguments, spread
-from tests.bench.streaming.switched import SPENT, SWITCH, spent
+from tests.bench.streaming.driver import PATCHED, Driver, System
+from tests.bench.streaming.patched import SPENT, SWITCH, spent
+from tests.bench.streaming.run import UNCOUNTED, at_rate, report, run_arguments
 from tests.bench.streaming.workload import Workload
 from tests.support.scene import repeated
 
@@ -63,45 +57,18 @@ Pair = dict[str, dict[str, float]]
 """Figures of a turn, with and without metrics."""
 
 
-class Scraper:
-    """Somebody who asks for the metrics; see `scraping`.
-
-    Attributes:
-        answers: sizes of the answers in bytes; a stopped job gives none.
-        silence: file during whose existence nothing is asked.
-    """
-
-    def __init__(self, port: int, silence: Path) -> None:
-        self.answers: list[int] = []
-        self.silence = silence
-        self._port = port
-
-    def ask(self) -> None:
-        """Ask once, unless there is silence."""
-        if not self.silence.exists():
-            connection = HTTPConnection("127.0.0.1", self._port, timeout=2)
-            with suppress(OSError, HTTPException):
-                connection.request("GET", "/metrics")
-                self.answers.append(len(connection.getresponse().read()))
-            connection.close()
-
-    def check(self) -> str:
-        """Return what was answered.
-
-        Raises:
-            SystemExit: nothing was.
-        """
-        if not self.answers:
-            sys.exit("the metrics were never served: the figures mean nothing")
-        return f"{len(self.answers)} answers of {max(self.answers):,} bytes at most"
-
-
 @contextmanager
-def scraping(port: int, silence: Path) -> Iterator[Scraper]:
-    """Ask for the metrics from time to time."""
-    scraper = Scraper(port, silence)
-    with repeated(lambda _: scraper.ask(), _SCRAPE_SECONDS):
-        yield scraper
+def scraping(port: int, silence: Path) -> Iterator[list[int]]:
+    """Request the metrics every few seconds, except while a file exists; yield the sizes of the answers."""
+    answers: list[int] = []
+
+    def scrape(_: object) -> None:
+        if not silence.exists():
+            with suppress(OSError, HTTPException), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+                answers.append(len(answer.read()))
+
+    with repeated(scrape, _SCRAPE_SECONDS):
+        yield answers
 
 
 def bursts(driver: Driver, events: int, noted: Path) -> dict[str, float]:
@@ -141,19 +108,18 @@ def _switch(silence: Path, *, is_silent: bool) -> None:
     time.sleep(0.5)  # the driver looks every 0.2 s
 
 
-def switched(options: argparse.Namespace) -> tuple[tuple[list[Pair], list[Pair]], str]:
-    """Measure one job with metrics on and off; return the turns at a rate and of bursts, and what the metrics were."""
+def switched(options: argparse.Namespace) -> tuple[tuple[list[Pair], list[Pair]], list[int]]:
+    """Measure one job with metrics on and off; return the turns at a rate and of bursts, and the sizes of answers."""
     began = time.monotonic()
-    console, port = Console(stderr=True), free_port()
+    port = free_port()
     with broker_and_folder() as (broker, folder):
         silence, noted = folder / "silent", folder / "spent"
         noted.touch()
         environment = {"REEXPAND_HTTP": f"127.0.0.1:{port}", SWITCH: str(silence), SPENT: str(noted)}
-        command = [sys.executable, "-m", "tests.bench.streaming.switched", "driver"]
         unlimited = Workload(quota=-1)  # clients gather more topics over all turns than a quota allows
         with (
-            Driver(System("job", command, environment), broker, folder, unlimited) as driver,
-            scraping(port, silence) as scraper,
+            Driver(System("job", [*PATCHED, "switched"], environment), broker, folder, unlimited) as driver,
+            scraping(port, silence) as answers,
         ):
 
             def turns(name: str, measure: Callable[[], dict[str, float]], minutes: float, *most: int) -> list[Pair]:
@@ -161,26 +127,26 @@ def switched(options: argparse.Namespace) -> tuple[tuple[list[Pair], list[Pair]]
                 for pair in by_turns(silence, measure, began + 60 * minutes, *most):
                     pairs.append(pair)
                     shown = ", ".join(f"{figures[name]:.2f} {way}" for way, figures in pair.items())
-                    console.print(f"{name}, turn {len(pairs)}: {shown}")
+                    progress(f"{name}, turn {len(pairs)}: {shown}")
                 return pairs
 
-            console.print("warming up")
+            progress("warming up")
             driver.latencies(round(options.warm_up * options.rate), options.rate)
             at_a_rate = turns(_P50, lambda: at_rate(driver, options.singles, options.rate, UNCOUNTED),
                               options.share_at_rate * options.minutes)  # fmt: skip
             for _ in range(options.warm_bursts):
                 driver.burst(options.events)
             of_bursts = turns(_CPU, lambda: bursts(driver, options.events, noted), options.minutes, _MOST_TURNS)
-        return (at_a_rate, of_bursts), scraper.check()
+        return (at_a_rate, of_bursts), answers
 
 
-def summary(pairs: Sequence[Pair]) -> Figures:
+def summary(pairs: Sequence[Pair]) -> dict[str, dict[str, list[float]]]:
     """Return medians over turns with their range, of both, of their ratios and of their differences."""
     names = list(pairs[0][_WITH])
     return {
-        **{way: {name: spread([pair[way][name] for pair in pairs]) for name in names} for way in (_WITH, _WITHOUT)},
-        f"{_WITH} / {_WITHOUT}": {name: spread(_ratios(pairs, name)) for name in names if name != _OWN},
-        f"{_WITH} - {_WITHOUT}": {name: spread(_differences(pairs, name)) for name in names},
+        **{way: by_column([pair[way] for pair in pairs]) for way in (_WITH, _WITHOUT)},
+        f"{_WITH} / {_WITHOUT}": {name: _ratios(pairs, name) for name in names if name != _OWN},
+        f"{_WITH} - {_WITHOUT}": {name: _differences(pairs, name) for name in names},
     }
 
 
@@ -213,36 +179,22 @@ def _differences(pairs: Sequence[Pair], name: str) -> list[float]:
     return [pair[_WITH][name] - pair[_WITHOUT][name] for pair in pairs]
 
 
-def against(former: str, options: argparse.Namespace) -> None:
-    """Measure the job beside a release without metrics, and print the table."""
-    port = free_port()
-    scraped = System(JOB.name, JOB.command, {"REEXPAND_HTTP": f"127.0.0.1:{port}"})
-    other = System("job, without metrics", [str(Path(former).absolute()), "run"])
-    # Elsewhere than in the checkout: Python's workers would import its code, whatever the command.
-    with TemporaryDirectory() as folder, chdir(folder), scraping(port, Path(folder) / "never") as scraper:
-        figures, wrong = compare((scraped, other), options)
-    report(figures, wrong, options, scraper.check())
-
-
 def main() -> None:
     """Run the turns and print the table."""
     parser = run_arguments(__doc__)
-    parser.add_argument(
-        "--minutes", type=float, default=8, help="time after which no further turn begins (not --former)"
-    )
+    parser.add_argument("--minutes", type=float, default=8, help="time after which no further turn begins")
     parser.add_argument(
         "--share-at-rate", type=float, default=0.7, help="share of the time for latency; the rest is for bursts (0.7)"
     )
-    parser.add_argument("--former", help="command `reexpand` of a release without metrics")
     parser.set_defaults(rounds=1, turns=4, events=50_000, warm_bursts=6, singles=160, warm_up=40)
     options = parser.parse_args()
-    if options.former:
-        against(options.former, options)
-        return
-    (at_a_rate, of_bursts), served = switched(options)
+    (at_a_rate, of_bursts), answers = switched(options)
+    if not answers:
+        sys.exit("the metrics were never served: the figures mean nothing")
     by_row = summary(of_bursts)
     figures = {row: {**found, **by_row[row]} for row, found in summary(at_a_rate).items()}
-    report(figures, {}, options, f"{costs(at_a_rate, of_bursts)}. {served}.")
+    report(figures, {}, options)
+    progress(f"{costs(at_a_rate, of_bursts)}. {len(answers)} answers of {max(answers):,} bytes at most.")
 
 
 if __name__ == "__main__":

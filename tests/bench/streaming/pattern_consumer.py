@@ -5,7 +5,6 @@ python -m tests.bench.streaming.pattern_consumer --births 20 --topics 1000
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -13,9 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self
 
-from rich.table import Table
-
-from tests.bench.command import arguments, broker_and_folder, show
+from tests.bench.command import arguments, broker_and_folder, quantiles, show
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.support.processes import eventually
 from tests.support.running_job import Streams, running
@@ -33,9 +30,6 @@ WAYS: dict[str, dict[str, Any] | None] = {
 """Options of `subscribe("^...")` by the name of the way; None for `PatternConsumer`."""
 
 ALL_SECONDS = 60
-IDLE_SECONDS = 20
-LAST_SECONDS = 20
-"""Seconds after the last birth in which slow ways may see it."""
 
 
 def main() -> None:
@@ -45,6 +39,9 @@ def main() -> None:
         "--births", type=int, default=15, help="topics whose first records are waited for, in each part"
     )
     parser.add_argument("--pause", type=float, default=1, help="seconds between two of them")
+    parser.add_argument(
+        "--patience", type=float, default=20, help="seconds for slow ways after the last birth, and of idleness"
+    )
     parser.add_argument("--topics", type=int, default=1_000, help="topics that are there in the second part")
     parser.add_argument(
         "--way", nargs=3, metavar=("NUMBER", "KAFKA", "NAMES"), help="(internal) be one of the consumers"
@@ -70,11 +67,11 @@ def main() -> None:
             many(topics, consumers, figures, options.topics)
             births(topics, consumers, figures, options, "many")
             others = {"broker": broker.pid, "job": job.process.pid, "watcher": watcher.process.pid}
-            idle(consumers, figures, others)
+            idle(consumers, figures, others, options.patience)
             for consumer in consumers:
                 figures[consumer.name]["assignments"] = consumer.assignments()
                 consumer.close()
-    show(figures, as_table(figures, options), as_json=options.json, width=150)
+    show(figures, f"first records of new topics, among few and {options.topics:,} others", as_json=options.json)
 
 
 def births(topics: Topics, consumers: list["Way"], figures: dict[str, dict[str, Any]], options: Any, part: str) -> None:
@@ -85,10 +82,13 @@ def births(topics: Topics, consumers: list["Way"], figures: dict[str, dict[str, 
         topics.create(name)
         topics.write(name, stamp())
     if part != "warm-up":
-        time.sleep(LAST_SECONDS)
+        time.sleep(options.patience)
     for consumer in consumers:
-        found = consumer.seconds()
-        figures[consumer.name][part] = [found[name] for name in names if name in found]
+        seconds = consumer.seconds()
+        found = [seconds[name] for name in names if name in seconds]
+        if part != "warm-up":
+            each = {f"{name}, {part}": figure for name, figure in (quantiles(found, "s") if found else {}).items()}
+            figures[consumer.name] |= {**each, f"seen, {part}": f"{len(found)}/{len(names)}"}
 
 
 def many(topics: Topics, consumers: list["Way"], figures: dict[str, dict[str, Any]], count: int) -> None:
@@ -105,44 +105,17 @@ def many(topics: Topics, consumers: list["Way"], figures: dict[str, dict[str, An
     eventually(lambda: all(consumer.count(names) == count for consumer in fast), ALL_SECONDS, 0.5)
     for consumer in consumers:
         arrived = [at for name, at in consumer.arrivals().items() if name in set(names)]
-        figures[consumer.name]["all"] = max(arrived) - began if len(arrived) == count else None
-    figures[consumers[0].name]["creation"] = written - began
+        figures[consumer.name][f"all {count:,} s"] = max(arrived) - began if len(arrived) == count else None
+    figures["broker"] = {f"all {count:,} s": written - began}
 
 
-def idle(consumers: list["Way"], figures: dict[str, dict[str, Any]], others: dict[str, int]) -> None:
+def idle(consumers: list["Way"], figures: dict[str, dict[str, Any]], others: dict[str, int], seconds: float) -> None:
     """Measure the cores in use while nothing happens, with all consumers running."""
     pids = {**{consumer.name: consumer.process.pid for consumer in consumers}, **others}
     before = {name: cpu_seconds(pid) for name, pid in pids.items()}
-    time.sleep(IDLE_SECONDS)
+    time.sleep(seconds)
     for name, pid in pids.items():
-        figures.setdefault(name, {})["cores"] = (cpu_seconds(pid) - before[name]) / IDLE_SECONDS
-
-
-def as_table(figures: dict[str, dict[str, Any]], options: Any) -> Table:
-    """Return the figures of the consumers."""
-    table = Table(
-        *("way", "p50 s", "p95 s", "seen", f"p50 s, {options.topics:,} topics", "p95 s", "seen"),
-        *(f"all {options.topics:,} s", "assignments", "cores idle"),
-        title="creation of a topic to its first record",
-    )
-    for name in WAYS:
-        found = figures[name]
-        cells = []
-        for part in ("few", "many"):
-            cells += [*quantiles(found[part]), f"{len(found[part])}/{options.births}"]
-        every = "-" if found["all"] is None else f"{found['all']:.1f}"
-        table.add_row(name, *cells, every, str(found["assignments"]), f"{found['cores']:.3f}")
-    for name in ("watcher", "job", "broker"):
-        table.add_row(name, *[""] * 8, f"{figures[name]['cores']:.3f}")
-    return table
-
-
-def quantiles(seconds: list[float]) -> list[str]:
-    """Return p50 and p95."""
-    if len(seconds) < 2:
-        return [f"{each:.2f}" for each in seconds * 2] or ["-", "-"]
-    cuts = statistics.quantiles(seconds, n=20, method="inclusive")
-    return [f"{statistics.median(seconds):.2f}", f"{cuts[18]:.2f}"]
+        figures.setdefault(name, {})["cores idle"] = (cpu_seconds(pid) - before[name]) / seconds
 
 
 def stamp() -> bytes:

@@ -9,22 +9,20 @@ python -m tests.bench.streaming.rocketmq_watcher [--topics 100000] [--idle 60] [
 import asyncio
 import json
 import random
-import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Self
 
 from confluent_kafka import Consumer
-from rich.table import Table
 
 from streaming.rocketmq import admin
 from streaming.rocketmq.brokers import ParentBroker
 from streaming.rocketmq.remoting import Refused, RocketMQAccess
 from streaming.rocketmq.server import RocketMQ
-from tests.bench.command import arguments, broker_and_folder, show
+from tests.bench.command import arguments, broker_and_folder, quantiles, show
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.support.processes import eventually, resident_bytes
 from tests.support.rocketmq import send
@@ -66,7 +64,7 @@ def main() -> None:
             bench.births(options.births)
             bench.ends(options.ends)
             bench.end_of_all()
-    show(bench.figures, bench.table(), as_json=options.json, width=120)
+    show({name: {"measured": figure} for name, figure in bench.figures.items()}, "watcher", as_json=options.json)
 
 
 class Announced:
@@ -170,7 +168,7 @@ class WatcherBench:
                 await asyncio.sleep(random.uniform(0.05, 0.3))
 
         self._does(bear)
-        self._note("birth", took, 1_000, "ms")
+        self._note("birth", quantiles([1_000 * seconds for seconds in took], "ms"))
 
     def ends(self, count: int) -> None:
         """Deletions by an administrator, one after the other: anywhere among the topics."""
@@ -183,7 +181,7 @@ class WatcherBench:
                 took.append(await self._seen(start, name))
 
         self._does(end)
-        self._note("end by an administrator", took, 1, "s")
+        self._note("end by an administrator", quantiles(took, "s"))
 
     def end_of_all(self) -> None:
         """The time of all topics is over at once, as RocketMQ hears that it is one minute."""
@@ -237,18 +235,8 @@ class WatcherBench:
     def _megabytes(self) -> float:
         return resident_bytes(self._watcher.pid) / 1e6
 
-    def _note(self, name: str, took: Iterable[float], factor: float, unit: str) -> None:
-        ordered = sorted(took)
-        self.figures[f"{name}: p50, {unit}"] = factor * statistics.median(ordered)
-        self.figures[f"{name}: p95, {unit}"] = factor * ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
-        self.figures[f"{name}: most, {unit}"] = factor * ordered[-1]
-
-    def table(self) -> Table:
-        """Return a table of the figures."""
-        table = Table("measured", "")
-        for name, value in self.figures.items():
-            table.add_row(name, f"{value:,.0f}" if value >= 100 else f"{value:.1f}")
-        return table
+    def _note(self, name: str, figures: dict[str, float]) -> None:
+        self.figures |= {f"{name}: {figure}": value for figure, value in figures.items()}
 
 
 if __name__ == "__main__":

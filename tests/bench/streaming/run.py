@@ -1,7 +1,8 @@
 """The job against the no-op query of the same plan, side by side on one broker: latency and burst throughput as ratios.
 
 The no-op comes three times: as it is, which only counts; passing each event on; and with as much output as the job has.
-The job comes twice: as it is, and on Spark's defaults where it has chosen otherwise for speed.
+The job comes twice: as it is, and on Spark's defaults where it has chosen otherwise for speed. The suite `delivery`
+compares it with the job that delivers at least once.
 
     python -m tests.bench.streaming.run --rounds 3
 
@@ -18,26 +19,22 @@ system's own processes, in bursts and at the steady rate; neither the broker's n
 
 import argparse
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self, TypeVar
-
-from rich.console import Console
-from rich.table import Table
+from tempfile import TemporaryDirectory
+from typing import Self
 
 from streaming.local.broker import Broker
-from tests.bench.command import arguments, broker_and_folder, show
+from tests.bench.command import arguments, broker_and_folder, by_column, progress, show
+from tests.bench.peers import systems as peers
 from tests.bench.streaming.check import Wrong, check
 from tests.bench.streaming.cpu import cpu_seconds
-from tests.bench.streaming.driver import JOB, NO_OP, Driver, System
+from tests.bench.streaming.driver import JOB, NO_OP, PATCHED, Driver, System
 
-T = TypeVar("T")
-
-ALONE, ALONE_RATE = 12, 1.0
-"""Events of a turn that come alone, and how many of them in a second: none meets another."""
+ALONE_RATE = 1.0
+"""Events per second that come alone: none meets another."""
 
 WARM_SECONDS = 20
 """Of warming up in one turn."""
@@ -49,11 +46,12 @@ REVIVING_BURSTS, REVIVING_EVENTS = 8, 640
 """Before latency is measured. Spark ends Python workers that were idle for a minute, as are those of who is stopped so
 long; the new ones must have seen all parents, as those of a job that runs have."""
 
-FRACTIONS = ("CPU s per 100,000", "cores")
-
-NAIVE = System("job, Spark's defaults", [sys.executable, "-m", "tests.bench.streaming.naive"])
-ECHO = System("no-op, echo", [*NO_OP.command, "echo"], records=1)
-SAME_OUTPUT = System("no-op, same output", [*NO_OP.command, "same-output"], records=2)
+NAIVE = System("job-sparks-defaults", [*PATCHED, "naive"])
+ECHO = System("no-op-echo", [*NO_OP.command, "echo"], records=1)
+SAME_OUTPUT = System("no-op-output", [*NO_OP.command, "same-output"], records=2)
+AT_LEAST_ONCE = System("job-at-least-once", [*JOB.command, "--delivery", "at-least-once"])
+SYSTEMS = {system.name: system for system in (JOB, NAIVE, NO_OP, ECHO, SAME_OUTPUT, AT_LEAST_ONCE)}
+OF_JOB = [system.name for system in (JOB, NAIVE, NO_OP, ECHO, SAME_OUTPUT)]
 
 Turn = Callable[[Driver], dict[str, float]]
 """What a system does while the others rest; returns figures."""
@@ -100,7 +98,7 @@ class Turns:
         try:
             return turn(driver)
         except Wrong as error:
-            Console(stderr=True).print(f"{name} is left out: {error}", markup=False)
+            progress(f"{name} is left out: {error}")
             self._wrong[name] = str(error)
             del self._drivers[name]
             return {}
@@ -116,7 +114,7 @@ def measure(turns: Turns, options: argparse.Namespace) -> Iterator[dict[str, dic
         return {}
 
     def revive(driver: Driver) -> None:
-        for _ in range(REVIVING_BURSTS):
+        for _ in range(REVIVING_BURSTS if options.warm_up else 0):
             driver.burst(REVIVING_EVENTS)
 
     def steady(driver: Driver) -> dict[str, float]:
@@ -125,7 +123,7 @@ def measure(turns: Turns, options: argparse.Namespace) -> Iterator[dict[str, dic
 
     def alone(driver: Driver) -> dict[str, float]:
         revive(driver)
-        return {"alone ms": 1000 * statistics.median(driver.latencies(ALONE, ALONE_RATE))}
+        return {"alone ms": 1000 * statistics.median(driver.latencies(options.alone, ALONE_RATE))}
 
     def burst(driver: Driver) -> dict[str, float]:
         before = cpu_seconds(driver.pid)
@@ -163,50 +161,29 @@ def at_rate(driver: Driver, events: int, rate: float, uncounted: int) -> dict[st
     return {"p50 ms": 1000 * quantiles[9], "p95 ms": 1000 * quantiles[18], "cores": cores}
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median and range."""
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+Figures = Mapping[str, Mapping[str, list[float]]]
+"""Figures of each turn, by system or pair of systems."""
 
 
-def in_turn(names: Iterable[str], rounds: int, once: Callable[[str], T]) -> dict[str, list[T]]:
-    """What `once` gives for each name, round by round, and says on standard error where it is."""
-    console = Console(stderr=True)
-    found: dict[str, list[T]] = {name: [] for name in names}
-    for number in range(rounds):
-        for name, results in found.items():
-            console.print(f"round {number + 1} of {rounds}: {name}")
-            results.append(once(name))
-    return found
-
-
-Figures = dict[str, dict[str, dict[str, float]]]
-"""By system or pair of systems, and figure: median, min and max over turns."""
-
-
-def summary(found: Sequence[Mapping[str, dict[str, float]]]) -> Figures:
-    """Medians over turns with their range, and the ratios of the job to each other system turn by turn."""
+def summary(found: Sequence[Mapping[str, dict[str, float]]]) -> dict[str, dict[str, list[float]]]:
+    """Return the figures of all turns, and the ratios of the job to each other system turn by turn."""
     names = list(dict.fromkeys(name for turn in found for name in turn))
-
-    def spreads(turns: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-        return {name: spread([figures[name] for figures in turns]) for name in turns[0]}
-
-    figures = {name: spreads([turn[name] for turn in found if name in turn]) for name in names}
+    figures = {name: by_column([turn[name] for turn in found if name in turn]) for name in names}
     for name in names:
         pairs = [(turn[JOB.name], turn[name]) for turn in found if {JOB.name, name} <= turn.keys()]
         if pairs and name != JOB.name:
             ratios = [{figure: job[figure] / other[figure] for figure in job} for job, other in pairs]
-            figures[f"job / {name}"] = spreads(ratios)
+            figures[f"job / {name}"] = by_column(ratios)
     return figures
 
 
 def compare(systems: Sequence[System], options: argparse.Namespace) -> tuple[Figures, dict[str, str]]:
-    """Measures the systems side by side; returns the figures, and what is wrong with those that have none."""
-    console = Console(stderr=True)
+    """Measure the systems alternately; return the figures, and the defect of each system that has none."""
     wrong: dict[str, str] = {}
     found: list[dict[str, dict[str, float]]] = []
     with broker_and_folder() as (broker, folder):
         for number in range(options.rounds):
-            console.print(f"round {number + 1} of {options.rounds}: warming up")
+            progress(f"round {number + 1} of {options.rounds}: warming up")
             with Turns(broker, folder, wrong) as turns:
                 for system in systems:
                     if system.name not in wrong:
@@ -214,33 +191,18 @@ def compare(systems: Sequence[System], options: argparse.Namespace) -> tuple[Fig
                 for turn, figures in enumerate(measure(turns, options)):
                     found.append(figures)
                     rates = ", ".join(f"{name} {each['events/s']:,.0f}/s" for name, each in figures.items())
-                    console.print(f"turn {turn + 1} of {options.turns}: {rates}")
+                    progress(f"turn {turn + 1} of {options.turns}: {rates}")
     return summary([{name: turn[name] for name in turn if name not in wrong} for turn in found]), wrong
 
 
-def table(figures: Figures) -> Table:
-    """The figures for people."""
-    names = list(next(iter(figures.values()), ()))
-    found = Table("", *names, title="median (min to max) over turns")
-    for system, row in figures.items():
-        cells = []
-        for name, value in row.items():
-            digits = 2 if "/ " in system or name in FRACTIONS else 0
-            cells.append(f"{value['median']:,.{digits}f} ({value['min']:,.{digits}f} to {value['max']:,.{digits}f})")
-        found.add_row(system, *cells)
-    return found
-
-
-def report(figures: Figures, wrong: Mapping[str, str], options: argparse.Namespace, note: str = "") -> None:
-    """Prints the table and a note below, or JSON.
+def report(figures: Figures, wrong: Mapping[str, str], options: argparse.Namespace) -> None:
+    """Print the figures.
 
     Raises:
         SystemExit: the updates of a system are wrong, so it has no figures.
     """
     if options.json or figures:
-        show(figures, table(figures), as_json=options.json, width=180)
-    if note:
-        Console(stderr=options.json).print(note)
+        show(figures, "median (min to max) over turns", as_json=options.json)
     if wrong:
         raise SystemExit("\n".join(f"{system} has no figures: {reason}" for system, reason in wrong.items()))
 
@@ -253,20 +215,27 @@ def run_arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--events", type=int, default=100_000, help="topic events of a burst")
     parser.add_argument("--warm-bursts", type=int, default=10, help="bursts before the first one that is counted")
     parser.add_argument("--singles", type=int, default=300, help="events of a turn whose latency is measured")
+    parser.add_argument("--alone", type=int, default=12, help="events of a turn that come alone")
     parser.add_argument("--rate", type=float, default=20, help="events a second while latency is measured")
     parser.add_argument("--warm-up", type=float, default=240, help="seconds at that rate before the first turn")
     return parser
 
 
 def main() -> None:
-    """Runs the rounds and prints the table."""
+    """Run the rounds and print the table."""
     parser = run_arguments(__doc__)
     parser.add_argument("--former", metavar="COMMAND", help="`reexpand` of another release, instead of the no-ops")
+    names = (*SYSTEMS, *peers.NAMES)
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=OF_JOB, metavar="SYSTEM", help=f"of {', '.join(names)}"
+    )
     options = parser.parse_args()
-    others: tuple[System, ...] = (NAIVE, NO_OP, ECHO, SAME_OUTPUT)
-    if options.former is not None:
-        others = (System("former release", [options.former, "run"]),)
-    report(*compare((JOB, *others), options), options)
+    with TemporaryDirectory() as folder:
+        systems = [SYSTEMS[name] for name in options.only if name in SYSTEMS]
+        systems += peers.installed(options.only, Path(folder))
+        if options.former is not None:
+            systems = [JOB, System("former release", [options.former, "run"])]
+        report(*compare(systems, options), options)
 
 
 if __name__ == "__main__":

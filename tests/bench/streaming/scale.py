@@ -12,7 +12,6 @@ Spark's store, and two stages, as a no-op.
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,21 +19,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 
-from rich.table import Table
-
 from streaming.local.broker import Broker
 from streaming.local.java import short_lived
-from tests.bench.command import arguments, broker_and_folder, show
+from tests.bench.command import arguments, broker_and_folder, by_column, in_turn, show
 from tests.bench.streaming.cpu import worker_bytes
-from tests.bench.streaming.driver import JOB, NO_OP, Driver, System
-from tests.bench.streaming.run import in_turn
+from tests.bench.streaming.driver import JOB, NO_OP, PATCHED, Driver, System
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
+from tests.support import values
 
 TWO_STAGES = replace(NO_OP, name="two-stages", command=[*NO_OP.command, "two-stages"])
-WITHOUT_PARTS = (
-    "import streaming.spark.expand as expand; expand._archives = lambda _: None; from streaming.cli import main; main()"
-)
-WHOLE = replace(JOB, name="whole", command=[sys.executable, "-c", WITHOUT_PARTS, "run"])
+WHOLE = replace(JOB, name="whole", command=[*PATCHED, "whole"])
 """The job with the value of each key in Spark's store as a whole."""
 
 FILL = 100_000
@@ -101,12 +95,12 @@ def eager(driver: Driver, number: int) -> float:
     workload = driver.workload
     parent, tenant = workload.parents[0], workload.tenant()
     group, topics = GROUP.format(parent=parent), workload.held[parent, tenant]
-    request = {"clientId": f"eager{number}", "group": group, "topic": parent, "liteTopicSet": [f"*__{tenant}__*"]}
+    names = {"client": f"eager{number}", "group": group, "parent": parent}
     start = time.perf_counter()
-    driver.send(driver.settings.subscription_events, group, {**request, "action": "COMPLETE_ADD"})
+    driver.send(values.replace(f"*__{tenant}__*", **names))
     driver.wait(topics, start)
     seconds = time.perf_counter() - start
-    driver.send(driver.settings.subscription_events, group, {**request, "action": "COMPLETE_REMOVE"})
+    driver.send(values.leave(**names))
     driver.wait(2 * topics, time.perf_counter())  # a tombstone each
     return seconds
 
@@ -115,10 +109,8 @@ def mixed(driver: Driver, case: Case, number: int) -> float:
     """Seconds for a batch of new topics among requests that add a pattern, which no topic has."""
     for client in range(REQUESTS):
         parent = driver.workload.parents[client % case.parents]
-        group = GROUP.format(parent=parent)
-        names = {"clientId": CLIENT.format(number=client), "group": group, "topic": parent}
-        request = {**names, "action": "PARTIAL_ADD", "liteTopicSet": [f"nowhere__{number}"], "version": 2 + number}
-        driver.send(driver.settings.subscription_events, group, request)
+        names = {"client": CLIENT.format(number=client), "group": GROUP.format(parent=parent), "parent": parent}
+        driver.send(values.add(f"nowhere__{number}", **names, version=2 + number))
     return driver.burst(case.batch)
 
 
@@ -171,7 +163,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="processes of each case, in turn")
     parser.add_argument("--repeats", type=int, default=30, help="batches of each kind in a process")
     parser.add_argument("--most", type=int, default=1_000_000, help="leave out cases with more topics")
-    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--only", nargs="+", default=[""], help="cases whose names contain one of these texts")
     options = parser.parse_args()
     systems = {f"no-op, batches of {batch:,}": (NO_OP, Case(batch=batch)) for batch in (100, 1, 10_000)}
     systems["no-op of two stages"] = (TWO_STAGES, Case())
@@ -181,25 +173,19 @@ def main() -> None:
                 shards = json.dumps({f"parent{number:02}": case.shards for number in range(case.parents)})
                 environment = {"REEXPAND_SHARDS": shards} if case.shards > 1 else {}
                 systems[name + case.name] = (replace(system, environment=environment), case)
-    systems = {name: each for name, each in systems.items() if options.only in name or name == SMALL.name}
+    systems = {
+        name: each for name, each in systems.items() if name == SMALL.name or any(text in name for text in options.only)
+    }
     with broker_and_folder() as (broker, folder):
 
         def once(name: str) -> dict[str, float]:
             return measure(*systems[name], broker, folder, options.repeats)
 
         found = in_turn(systems, options.rounds, once)
-    show(found, table(found), as_json=options.json, width=180)
-
-
-def table(found: dict[str, list[dict[str, float]]]) -> Table:
-    """The figures for people: medians over rounds, and the lazy batch as a ratio to the smallest case."""
-    names = list(found[SMALL.name][0])
-    result = Table("", *names, "lazy / smallest", title="median over rounds")
-    for case, rounds in found.items():
-        cells = [f"{statistics.median(r[name] for r in rounds):,.0f}" if name in rounds[0] else "" for name in names]
-        ratios = [r["lazy ms"] / small["lazy ms"] for r, small in zip(rounds, found[SMALL.name], strict=True)]
-        result.add_row(case, *cells, f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
-    return result
+    for rounds in found.values():
+        for figures, smallest in zip(rounds, found[SMALL.name], strict=True):
+            figures["lazy / smallest"] = figures["lazy ms"] / smallest["lazy ms"]
+    show({case: by_column(rounds) for case, rounds in found.items()}, "median over rounds", as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -7,21 +7,17 @@ python -m tests.bench.streaming.starts --kills 20 [--standby] [--command DIR/.ve
 """
 
 import json
-import statistics
 import time
 from contextlib import chdir
-from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Consumer
-from rich.table import Table
 
-from streaming.records.model import BIND_TOPIC, WILDCARD, Stream
+from streaming.records.model import Stream
 from tests.bench.command import arguments, broker_and_folder, show
+from tests.support import values
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, REEXPAND, SETTLE_SECONDS, START_SECONDS, Job, Streams
-
-PARENT = "orders"
 
 
 def main() -> None:
@@ -45,12 +41,8 @@ def main() -> None:
                 job.recover()
         for job in jobs:
             job.close()
-    table = Table(
-        "command", "until ready", "until the update", title=f"seconds of {options.kills} starts after SIGKILL"
-    )
-    for job in jobs:
-        table.add_row(job.name, shown(job.until_ready), shown(job.until_update))
-    show([job.figures() for job in jobs], table, as_json=options.json, width=120)
+    figures = {job.name: {"until ready": job.until_ready, "until the update": job.until_update} for job in jobs}
+    show(figures, f"seconds of {options.kills} starts after SIGKILL", as_json=options.json)
 
 
 class KilledJob:
@@ -71,10 +63,8 @@ class KilledJob:
         self._updates = Consumer({**options, "group.id": uuid4().hex})
         self._updates.subscribe([streams.settings.updates])
         self._created = self._drivers_started = 0
-        group = {"group": "g", "attributes": {BIND_TOPIC: PARENT, WILDCARD: "true"}}
-        request = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": PARENT, "liteTopicSet": ["**"]}
-        self._feed.send(Stream.GROUPS, group, "g")
-        self._feed.send(Stream.SUBSCRIPTIONS, request, "g")
+        self._feed.send(Stream.GROUPS, values.WILD, "g")
+        self._feed.send(Stream.SUBSCRIPTIONS, values.replace("**"), "g")
         self._start(topics)
 
     def recover(self) -> None:
@@ -86,15 +76,11 @@ class KilledJob:
     def close(self) -> None:
         """Leave nothing behind."""
 
-    def figures(self) -> dict[str, Any]:
-        """Return all figures, in seconds."""
-        return {"command": self.name, "until ready": self.until_ready, "until the update": self.until_update}
-
     def _create(self, topics: int) -> str:
         for _ in range(topics):
             self._created += 1
             name = f"eu__{self._created}__created"
-            self._feed.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": PARENT, "liteTopic": name}, PARENT)
+            self._feed.send(Stream.TOPICS, values.created(name), "p")
         self._feed.flush()
         return name
 
@@ -162,11 +148,6 @@ class RelievedJob(KilledJob):
         job = self._driver("--standby")
         assert eventually(lambda: "standing by" in job.said(), START_SECONDS, POLL_SECONDS), job.said()
         return job
-
-
-def shown(seconds: list[float]) -> str:
-    """Return the median, and the least and the greatest."""
-    return f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
 
 
 if __name__ == "__main__":

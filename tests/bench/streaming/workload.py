@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 from matcher import PatternIndex
-from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD
+from tests.support import values
+from tests.support.values import Event
 
 GROUP = "group-{parent}"
 CLIENT = "client{number:02}"
@@ -37,29 +37,17 @@ class Workload:
         self.patterns = {parent: self._patterns(patterns) for parent in self.parents}
         self._indexes = {parent: self._index(patterns) for parent, patterns in self.patterns.items()}
 
-    def group_events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """A wildcard group for each parent, by its key."""
+    def group_events(self) -> Iterator[Event]:
+        """A wildcard group for each parent."""
         for parent in self.parents:
-            group = GROUP.format(parent=parent)
-            attributes = {BIND_TOPIC: parent, WILDCARD: "true", QUOTA: self._quota}
-            yield group, {"group": group, "attributes": attributes}
+            yield values.wildcard(group=GROUP.format(parent=parent), parent=parent, quota=self._quota)
 
-    def requests(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The patterns of each parent, spread over its clients, by group."""
+    def requests(self) -> Iterator[Event]:
+        """The patterns of each parent, spread over its clients."""
         for parent, patterns in self.patterns.items():
-            group = GROUP.format(parent=parent)
             for client in range(self._clients):
-                yield (
-                    group,
-                    {
-                        "action": "COMPLETE_ADD",
-                        "clientId": CLIENT.format(number=client),
-                        "group": group,
-                        "topic": parent,
-                        "liteTopicSet": patterns[client :: self._clients],
-                        "version": 1,
-                    },
-                )
+                names = {"client": CLIENT.format(number=client), "group": GROUP.format(parent=parent), "parent": parent}
+                yield values.replace(*patterns[client :: self._clients], **names, version=1)
 
     def topics(self, count: int) -> list[tuple[str, str]]:
         """New topics, over the parents in turn."""

@@ -1,9 +1,13 @@
-"""The job with a switch for its metrics: while a file exists, workers report no facts, and the driver follows nothing.
+"""The job with one part replaced: `python -m tests.bench.streaming.patched naive|whole|switched`.
 
-What the log line of a micro-batch needs is counted in any case, as it was before there were metrics. The server stays
-open, but an idle one does nothing. Run as `driver` it is the job, and without a word the daemon of Python's workers.
+- `naive` uses Spark's defaults in place of the choices for speed. The few shuffle partitions and the short fetches of
+  the source stay: with their defaults, nothing could be compared.
+- `whole` keeps the value of each key in Spark's store as a whole.
+- `switched` has a switch for its metrics: while a file exists, workers report no facts, and the driver follows nothing.
+  The counts for the log line of a micro-batch stay, as does the server, which costs nothing if idle. While the metrics
+  are on, a second file takes the time in which driver and workers do something for them.
 
-While the metrics are on, a second file takes the time in which driver and workers do something for them.
+With Spark's argument, the name of a worker module, it is the daemon of Python's workers of `switched`.
 """
 
 import os
@@ -31,6 +35,13 @@ SPENT: Final = "REEXPAND_BENCH_SPENT"
 """Environment variable that names the other file."""
 
 _SECONDS: Final = struct.Struct("d")
+_CHOSEN: Final = {
+    "spark.hadoop.fs.file.impl",
+    "spark.python.unix.domain.socket.enabled",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled",
+    "spark.sql.streaming.checkpointFileManagerClass",
+}
+"""Options of Spark that the job chooses for speed."""
 
 
 def is_silent() -> bool:
@@ -65,10 +76,22 @@ def facts_if_wanted(*given: Any) -> Any:
         return facts(*given)
 
 
-def drive() -> None:
-    """Run the job, whose workers are forks of the daemon below."""
-    from streaming.cli import main  # noqa: PLC0415 - workers need neither this nor what follows
-    from streaming.spark import service, session  # noqa: PLC0415
+def naive() -> None:
+    """Run the job with Spark's defaults."""
+    _run_with_options(lambda options: {name: value for name, value in options.items() if name not in _CHOSEN})
+
+
+def whole() -> None:
+    """Run the job without parts of values in files."""
+    from streaming.spark import expand  # noqa: PLC0415
+
+    with patch.object(expand, "_archives", lambda _: None):
+        _run_with_options(lambda options: options)
+
+
+def switched() -> None:
+    """Run the job whose workers are forks of the daemon below."""
+    from streaming.spark import service  # noqa: PLC0415
     from streaming.spark.monitoring import QueryMonitor  # noqa: PLC0415
 
     class SwitchedMonitor(QueryMonitor):
@@ -84,11 +107,6 @@ def drive() -> None:
                 with timed():
                     super().look()
 
-    take = session.options
-
-    def options(*given: Any) -> dict[str, str]:
-        return {**take(*given), "spark.python.daemon.module": "tests.bench.streaming.switched"}
-
     choose = exposition.choose_encoder
 
     def timed_encoder(accepted: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
@@ -101,16 +119,25 @@ def drive() -> None:
         return encoded, content_type
 
     with (
-        patch.object(session, "options", options),
         patch.object(service, "QueryMonitor", SwitchedMonitor),
         patch("streaming.monitor.server.choose_encoder", timed_encoder),
     ):
+        _run_with_options(lambda options: {**options, "spark.python.daemon.module": "tests.bench.streaming.patched"})
+
+
+def _run_with_options(changed: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    from streaming.cli import main  # noqa: PLC0415 - workers need neither this nor the others
+    from streaming.spark import session  # noqa: PLC0415
+
+    take = session.options
+    with patch.object(session, "options", lambda *given: changed(take(*given))):
         main(["run"])
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["driver"]:
-        drive()
+    parts = {"naive": naive, "whole": whole, "switched": switched}
+    if sys.argv[1] in parts:
+        parts[sys.argv[1]]()
     else:
         with patch.object(worker, "facts", facts_if_wanted):
             runpy.run_module("streaming.spark.daemon", run_name="__main__")

@@ -1,0 +1,55 @@
+"""Each suite of `make bench` starts, measures small sizes and prints its figures."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from streaming.local.java import short_lived
+from tests.bench.__main__ import SUITES
+
+SHORT = "--rounds 1 --turns 1 --events 500 --warm-bursts 1 --singles 20 --warm-up 0 --alone 2"
+SMALL = {
+    "job": f"{SHORT} --only job-sparks-defaults no-op-output",
+    "delivery": SHORT,
+    "metrics": f"{SHORT} --minutes 0",
+    "starts": "--kills 1 --topics 5",
+    "cluster": "--rounds 1 --events 500 --warm-bursts 0 --bursts 1",
+    "scale": "--repeats 2 --only stages whole --most 3000",
+    "wide": "--topics 1000",
+    "asking": "--topics 5000 --shards 2 --times 2",
+    "inquiry": "--topics 10000",
+    "console": "--topics 1000",
+    "backlog": "--events 2000 --per-trigger 500",
+    "eager": "--topics 1000",
+    "low-rate": "--paces 0.5 --intervals --events 20 --alone 2 --warm-up 1",
+    "resync": "--clients 100 --rounds 1",
+    "columnar": "--turns 1 --visits 10 --most 8",
+    "pattern-consumer": "--births 1 --topics 5 --patience 2 --pause 0",
+    "matcher": "--topics 2000 --patterns 200 --no-go",
+    "peers": f"{SHORT} --only no-op kafka-streams",
+    "rocketmq": "--topics 2 --later 2 --burst 5",
+    "rocketmq-watcher": "--topics 20 --idle 1 --births 2 --ends 1",
+}
+"""Options of the smallest run of each suite."""
+
+SECONDS = 900
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_lived() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in short_lived(os.environ).items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_suite_prints_figures(suite: str) -> None:
+    command = [sys.executable, "-m", "tests.bench", suite, *SMALL[suite].split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr[-4_000:]
+    assert any(character.isdigit() for character in done.stdout), done.stderr[-4_000:]
