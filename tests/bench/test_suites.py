@@ -4,11 +4,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Message
 
+from streaming.local.broker import Broker
 from streaming.local.java import short_lived
 from tests.bench.__main__ import SUITES
+from tests.bench.streaming import backlog, driver
+from tests.bench.streaming.driver import NO_OP, Driver
+from tests.support.tail import Tail
 
 SHORT = "--rounds 1 --turns 1 --events 500 --warm-bursts 1 --singles 20 --warm-up 0 --alone 2"
 SMALL = {
@@ -53,3 +59,32 @@ def test_a_suite_prints_figures(suite: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 0, done.stderr[-4_000:]
     assert any(character.isdigit() for character in done.stdout), done.stderr[-4_000:]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("kafka")) as started:
+        yield started
+
+
+@pytest.mark.integration
+def test_the_no_op_writes_in_transactions_as_the_job_does(broker: Broker, tmp_path: Path) -> None:
+    """Their markers have offsets, but are no records."""
+    with Driver(NO_OP, broker, tmp_path) as measured:
+        with Tail(broker.bootstrap_servers, [measured.settings.updates]) as tail:
+            records = len(tail.read())
+        assert 0 < records < measured.written()
+
+
+@pytest.mark.integration
+def test_no_consumer_reads_while_a_backlog_is_measured(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would use the cores of the job."""
+
+    class Unread(Consumer):
+        def consume(self, *_: object) -> list[Message]:
+            raise AssertionError("the bench reads updates")
+
+    monkeypatch.setattr(driver, "Consumer", Unread)
+    assert backlog.measure(broker, tmp_path, 2_000, 500)["events/s"] > 0

@@ -1,7 +1,7 @@
 """The floor: a stateful query of the job's plan that only counts.
 
-Same source, parsing and routing in the JVM, shuffle, state store and sink; the function on each key adds up its rows
-and emits one record a key and micro-batch.
+Same source, parsing and routing in the JVM, shuffle, state store and sink, which writes exactly once as the job's does;
+the function on each key adds up its rows and emits one record a key and micro-batch.
 
 With the argument `echo` it passes each topic event on, row by row, as a plain query from Kafka to Kafka does. With
 `same-output` it writes two records for each, of the size of the job's updates: what output alone costs, whatever
@@ -127,7 +127,8 @@ def main() -> None:
         GroupStateTimeout.NoTimeout,
     )
     checkpoint.fix(spark, settings, agreed, {})
-    query = sinks.start(counted, settings)
+    fence = sinks.Fence(agreed.checkpoint_id, generation=1)  # without a lease: the checkpoint has no other driver
+    query = sinks.start(counted, settings, fence)
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:
         pass
