@@ -22,8 +22,10 @@ from streaming.storage.journal import Journal
 from streaming.worker.inquiry.answering import Asked, Inquiry, answer_shard
 from streaming.worker.rows import OutputKind
 from tests.fuzz.cost import Cost, Json, Target
+from tests.support import values
 from tests.support.simulator import TOPICS, Record, Simulation
 from tests.support.states import Written
+from tests.support.values import stream_of
 
 _ROUTING: Final = Routing({"q": 2})
 _TIMEOUT_MS: Final = 60_000
@@ -168,34 +170,28 @@ def _texts(value: Json, name: str) -> Sequence[str]:
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
-def _request(action: str = "PARTIAL_ADD", **fields: Any) -> list[Any]:
-    base = {"action": action, "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["a__*"]}
-    return ["subscriptions", base | fields]
-
-
-def _topic(name: str, **fields: Any) -> list[Any]:
-    return ["topics", {"event": "CREATED", "parentTopic": "p", "liteTopic": name, **fields}]
-
-
-def _group(**attributes: str) -> list[Any]:
-    return ["groups", {"group": "g", "attributes": {"lite.bind.topic": "p", "lite.sub.wildcard": "true", **attributes}}]
+def _history(*events: values.Event | None) -> list[Any]:
+    return [event and [stream_of(event), event] for event in events]
 
 
 def _inquiry(ask: str, **fields: Any) -> Mapping[str, Any]:
     return {"id": "q", "ask": ask, **fields}
 
 
-_SQL: Final = {"type": "SQL92", "expression": "a = 'x' OR b > 3"}
+_ASKED: Final = values.add("a__*")
+_SET: Final[Json] = {"subscriptionSet": [values.add("a__*", parent="q"), values.replace("a__*", group="h")]}
 _HISTORIES: Final = (
-    [_group(), _request(), None, _topic("a__b"), _topic("a__c", ttlMs=1_000), None, ["clock", {"tick": 5_000}]],
-    [_topic("a__b"), None, _group(**{"lite.sub.model": "Exclusive"}), _request(), _request(clientId="d"), None,
-     _request("COMPLETE_REMOVE", topic=""), _request("PARTIAL_REMOVE"), ["clock", {"tick": 90_000}]],
-    [_group(**{"lite.sub.client.quota": "2"}), _topic("a__b", tags="x", properties={"a": "x"}), None,
-     _request(selector=_SQL), _request(selector={"type": "TAG", "expression": "x || y"}), None,
-     ["topics", {"event": "DELETED", "parentTopic": "p", "liteTopic": "a__b"}]],
-    [["subscriptions", {"subscriptionSet": [_request(topic="q")[1], _request("COMPLETE_ADD", group="h")[1]]}],
-     _request(dialect="mqtt", liteTopicSet=["a/+/#"]), _request(dialect="wamp", policy="prefix", liteTopicSet=["a."]),
-     _request(liteTopicSet=["**__a__**"]), _topic("a__b__a"), _topic("a/b/c"), _topic("a.b", parentTopic="q")],
+    _history(values.WILD, _ASKED, None, values.created("a__b"), values.created("a__c", ttlMs=1_000), None,
+             values.tick(5_000)),
+    _history(values.created("a__b"), None, values.EXCLUSIVE, _ASKED, values.add("a__*", client="d"), None,
+             values.leave("a__*", parent=""), values.drop("a__*"), values.tick(90_000)),
+    _history(values.quota(2), values.created("a__b", tags="x", properties={"a": "x"}), None,
+             values.add("a__*", selector=values.sql("a = 'x' OR b > 3")),
+             values.add("a__*", selector=values.tag("x || y")), None, values.deleted("a__b")),
+    [["subscriptions", _SET],
+     *_history(values.add("a/+/#", dialect="mqtt"), values.add("a.", dialect="wamp", policy="prefix"),
+               values.add("**__a__**"), values.created("a__b__a"), values.created("a/b/c"),
+               values.created("a.b", parent="q"))],
 )  # fmt: skip
 
 TARGETS: Final = (
@@ -206,7 +202,7 @@ TARGETS: Final = (
             {"history": _HISTORIES[0], "question": question}
             for question in (
                 _inquiry("explain", client="c", topic="a__b"),
-                _inquiry("plan", stream="subscriptions", record=_request(liteTopicSet=["*__b"])[1]),
+                _inquiry("plan", stream="subscriptions", record=values.add("*__b")),
                 _inquiry("topic", topic="a__b"),
                 _inquiry("topics", pattern="a__*"),
                 _inquiry("subscriptions"),

@@ -6,7 +6,6 @@ A topic event may wait for the micro-batch of a question, so its latency is meas
 all the time, and without.
 """
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
@@ -20,6 +19,7 @@ from tests.bench.command import arguments, broker_and_folder, milliseconds, prog
 from tests.bench.streaming.cpu import worker_bytes
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
+from tests.support.scene import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,25 +62,17 @@ def questions(inspector: Inspector, workload: Workload) -> dict[str, Callable[[]
 @contextmanager
 def questions_asked(settings: Settings, workload: Workload) -> "Iterator[None]":
     """Ask for explanations all the time, one after the other."""
-    stop = threading.Event()
+    with Inspector(settings, ANSWER_SECONDS) as inspector:
+        explain = questions(inspector, workload)["explain"]
 
-    def run() -> None:
-        with Inspector(settings, ANSWER_SECONDS) as inspector:
-            explain = questions(inspector, workload)["explain"]
-            while not stop.is_set():
-                explain()
+        def ask(_: int) -> None:
+            explain()
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+        with repeated(ask, 0):
+            yield
 
 
 def main() -> None:
-    """Prints both tables."""
     parser = arguments(__doc__)
     parser.add_argument("--topics", type=int, default=1_000_000, help="topics of the parent")
     parser.add_argument("--shards", type=int, default=4, help="shards of the parent")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from streaming.local.broker import Broker
 from tests.bench.command import arguments, broker_and_folder, progress, show
-from tests.bench.streaming.cpu import Memory, cpu_seconds
+from tests.bench.streaming.cpu import cpu_seconds, worker_memory
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.workload import Workload
 
@@ -22,30 +22,28 @@ MOST_SECONDS = 1_800
 
 
 def measure(broker: Broker, folder: Path, events: int, per_trigger: int) -> dict[str, float]:
-    """One job with a backlog."""
     system = replace(JOB, environment={"REEXPAND_MAX_OFFSETS_PER_TRIGGER": str(per_trigger)})
     driver = Driver(system, broker, folder, Workload(quota=-1), starts=False)
     driver.subscribe()
     wanted = sum(driver.create(min(CHUNK, events - first)) for first in range(0, events, CHUNK))
     start = time.perf_counter()
     driver.start()
-    memory = Memory(driver.pid)
     try:
-        driver.wait_written(wanted, start, MOST_SECONDS)
+        with worker_memory(driver.pid) as memory:
+            driver.wait_written(wanted, start, MOST_SECONDS)
         seconds = time.perf_counter() - start
         return {
             "seconds": seconds,
             "events/s": events / seconds,
             "updates/s": wanted / seconds,
             "CPU s per 100,000": 100_000 * cpu_seconds(driver.pid) / events,
-            "worker MB at most": memory.end() / MB,
+            "worker MB at most": max(memory) / MB,
         }
     finally:
         driver.close()
 
 
 def main() -> None:
-    """Runs each size of a micro-batch and prints the table."""
     parser = arguments(__doc__)
     parser.add_argument("--events", type=int, default=5_000_000, help="topic events that wait")
     parser.add_argument(

@@ -36,7 +36,6 @@ def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_
 
 
 def main() -> None:
-    """Runs the rounds and prints the table."""
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="jobs in one process, and on a cluster, in turn")
     parser.add_argument("--events", type=int, default=100_000, help="topic events of a burst")

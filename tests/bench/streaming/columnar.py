@@ -75,7 +75,6 @@ def measure(topics: int, keys: int, turns: int, all_visits: int) -> Iterator[tup
 
 
 def main() -> None:
-    """Print a table of all shapes."""
     parser = arguments(__doc__)
     parser.add_argument("--turns", type=int, default=7, help="measurements of each shape, after one to warm up")
     parser.add_argument("--most", type=int, default=1_000, help="leave out shapes with more topics or keys")

@@ -2,7 +2,7 @@
 
 import time
 from functools import partial
-from pathlib import Path
+from os import getpid
 
 from starlette.testclient import TestClient
 
@@ -10,10 +10,10 @@ from streaming.console.app import ConsoleSources, console
 from streaming.console.explaining import explain_by_updates
 from streaming.console.live import LiveRelation
 from tests.bench.command import arguments, milliseconds, show
+from tests.support.processes import resident_bytes
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
 
-_PAGE_BYTES = 4_096
 _REPEATS = 5
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     broker = Simulated()  # which ends with this name
     with LiveRelation(broker.address, TOPIC) as live:
         live.wait_ready(10)
-        before, seconds = _resident(), 0.0
+        before, seconds = resident_bytes(getpid()), 0.0
         for number in range(options.topics):
             name = f"r{number % 5}__tenant{number % 977}__order__{number}"
             changes = {"patterns": [f"r{number % 5}__**"], "eventId": f"{number:016x}-{number:016x}"}
@@ -33,7 +33,7 @@ def main() -> None:
             start = time.thread_time()
             live._client._apply(key, value, "a record of the bench")
             seconds += time.thread_time() - start
-        memory, rate = _resident() - before, options.topics / seconds
+        memory, rate = (resident_bytes(getpid()) - before) / 1e6, options.topics / seconds
         page = TestClient(console(ConsoleSources(live, partial(explain_by_updates, live))), base_url="http://localhost")
         level: dict[str, str | int] = {"parent": "big", "prefix": "r1__", "size": 500}
         leaf = {"parent": "big", "prefix": "r1__tenant1__order__"}
@@ -50,11 +50,6 @@ def main() -> None:
             ask().raise_for_status()
         figures = {name: {"ms": milliseconds(ask, _REPEATS)} for name, ask in asked.items()}
         show(figures, f"{options.topics:,} topics: {memory:.0f} MB, {rate:,.0f} updates/s of CPU", as_json=options.json)
-
-
-def _resident() -> float:
-    """Return the memory of this process in MB."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES / 1e6
 
 
 if __name__ == "__main__":

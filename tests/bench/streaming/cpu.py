@@ -1,9 +1,13 @@
 """What processes cost."""
 
 import os
-import threading
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tests.support.processes import resident_bytes
+from tests.support.scene import repeated
 
 
 def descendants(pid: int) -> list[int]:
@@ -20,38 +24,21 @@ def cpu_seconds(pid: int) -> float:
 
 
 def worker_bytes(pid: int) -> int:
-    """Resident bytes of the largest Python worker of a process."""
+    """Return the resident bytes of the largest Python worker of a process."""
     sizes = [0]
     for member in descendants(pid):
-        process = Path(f"/proc/{member}")
-        try:
-            if b"pyspark.worker" in (process / "cmdline").read_bytes():
-                status = (process / "status").read_text()
-                sizes.append(1_024 * int(status.partition("VmRSS:")[2].split()[0]))
-        except (OSError, IndexError):  # it has ended meanwhile
-            continue
+        with suppress(OSError):  # it has ended meanwhile
+            if b"pyspark.worker" in Path(f"/proc/{member}/cmdline").read_bytes():
+                sizes.append(resident_bytes(member))
     return max(sizes)
 
 
-class Memory:
-    """Watches the largest Python worker of a process."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.most = 0
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.2):
-            self.most = max(self.most, worker_bytes(self._pid))
-
-    def end(self) -> int:
-        """The most bytes that were seen."""
-        self._stop.set()
-        self._thread.join()
-        return self.most
+@contextmanager
+def worker_memory(pid: int) -> Iterator[list[int]]:
+    """Measure `worker_bytes` until the block ends."""
+    sizes = [0]
+    with repeated(lambda _: sizes.append(worker_bytes(pid)), 0.2):
+        yield sizes
 
 
 def _stats() -> dict[int, list[str]]:

@@ -25,23 +25,19 @@ def wanted(pattern: str) -> Interest:
 
 
 def scan(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression."""
     parts = {"*": SEGMENT, "**": ".*"}
     return re.compile("__".join(parts.get(segment, re.escape(segment)) for segment in pattern.split("__")), re.DOTALL)
 
 
 def expanded(shard: ShardState, pattern: str) -> int:
-    """How many topics the index finds."""
     return len(list(shard.topics_of(wanted(pattern))))
 
 
 def scanned_through(names: list[str], expression: re.Pattern[str]) -> int:
-    """How many topics the expression finds."""
     return sum(expression.fullmatch(name) is not None for name in names)
 
 
 def main() -> None:
-    """Runs each pattern and prints the table."""
     parser = arguments(__doc__)
     parser.add_argument("--topics", type=int, default=1_000_000, help="of the shard")
     parser.add_argument("--repeats", type=int, default=5, help="expansions of each pattern")

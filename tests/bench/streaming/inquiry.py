@@ -37,7 +37,6 @@ def a_shard(topics: int) -> ShardState:
 
 
 def main() -> None:
-    """Print milliseconds of CPU for the first and the second answer, and bytes of the answer."""
     parser = arguments(__doc__)
     parser.add_argument("--topics", type=int, default=1_000_000, help="of the shard")
     options = parser.parse_args()

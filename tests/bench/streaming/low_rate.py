@@ -14,7 +14,6 @@ from tests.bench.streaming.run import ALONE_RATE, at_rate
 
 
 def main() -> None:
-    """Prints the table."""
     parser = arguments(__doc__)
     parser.add_argument("--paces", type=float, nargs="*", default=[0, 0.5, 0.25], help="budgets (pace_cpu), in cores")
     parser.add_argument("--intervals", type=int, nargs="*", default=[1_000], help="trigger intervals, in milliseconds")

@@ -180,7 +180,6 @@ def _differences(pairs: Sequence[Pair], name: str) -> list[float]:
 
 
 def main() -> None:
-    """Run the turns and print the table."""
     parser = run_arguments(__doc__)
     parser.add_argument("--minutes", type=float, default=8, help="time after which no further turn begins")
     parser.add_argument(

@@ -33,7 +33,6 @@ ALL_SECONDS = 60
 
 
 def main() -> None:
-    """Run the consumers, create topics, and print the table."""
     parser = arguments(__doc__)
     parser.add_argument(
         "--births", type=int, default=15, help="topics whose first records are waited for, in each part"
@@ -119,7 +118,6 @@ def idle(consumers: list["Way"], figures: dict[str, dict[str, Any]], others: dic
 
 
 def stamp() -> bytes:
-    """Return the time of now."""
     return str(time.time()).encode()
 
 

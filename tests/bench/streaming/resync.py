@@ -63,7 +63,6 @@ class Clients:
 
 
 def main() -> None:
-    """Prints the table."""
     parser = arguments(__doc__)
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)

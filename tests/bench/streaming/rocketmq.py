@@ -32,7 +32,6 @@ BURST_ATTRIBUTE = {"lite.sub.client.max.event.cnt": "10000"}
 
 
 def main() -> None:
-    """Run all parts on one RocketMQ, one Kafka and one job, and print the table."""
     parser = arguments(__doc__)
     parser.add_argument("--topics", type=int, default=60, help="new topics, one after the other")
     parser.add_argument("--later", type=int, default=200, help="further messages of topics that are there")

@@ -10,9 +10,9 @@ import asyncio
 import json
 import random
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -28,6 +28,7 @@ from tests.support.processes import eventually, resident_bytes
 from tests.support.rocketmq import send
 from tests.support.rocketmq_watcher import watch_command
 from tests.support.running_job import Streams
+from tests.support.scene import repeated
 
 WAIT_SECONDS = 600
 SENT_AT_ONCE = 200
@@ -45,7 +46,6 @@ SETTINGS = {
 
 
 def main() -> None:
-    """Run all parts, and print the table."""
     parser = arguments(__doc__)
     parser.add_argument("--topics", type=int, default=100_000, help="lite topics that are there at the first start")
     parser.add_argument("--idle", type=float, default=60, help="seconds for which CPU is measured")
@@ -56,7 +56,7 @@ def main() -> None:
     with broker_and_folder() as (broker, folder), RocketMQ(folder / "mq", settings=SETTINGS, java_options=java) as mq:
         admin.create(mq.broker, ["orders"], {})
         streams = Streams(broker.bootstrap_servers, folder / "checkpoint", EVENTS.removesuffix("-topics")).create(1)
-        with Announced(streams) as announced:
+        with Announced(streams).read() as announced:
             bench = WatcherBench(mq, streams, announced, folder / "watcher.log")
             bench.fill(options.topics)
             bench.first_start()
@@ -83,26 +83,21 @@ class Announced:
         options = {"group.id": "bench", "auto.offset.reset": "earliest", "enable.auto.commit": False}
         self._consumer = Consumer({"bootstrap.servers": streams.bootstrap_servers, "fetch.wait.max.ms": 10, **options})
         self._consumer.subscribe([streams.settings.topic_events])
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    @contextmanager
+    def read(self) -> Iterator[Self]:
+        """Read events until the block ends."""
+        with repeated(lambda _: self._poll(), 0):
+            yield self
         self._consumer.close()
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            message = self._consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                event = json.loads(message.value() or b"")
-                self.at[event["liteTopic"]] = time.monotonic()
-                (self.alive.add if event["event"] == "CREATED" else self.alive.discard)(event["liteTopic"])
-                self.events += 1
+    def _poll(self) -> None:
+        message = self._consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            event = json.loads(message.value() or b"")
+            self.at[event["liteTopic"]] = time.monotonic()
+            (self.alive.add if event["event"] == "CREATED" else self.alive.discard)(event["liteTopic"])
+            self.events += 1
 
 
 class WatcherBench:

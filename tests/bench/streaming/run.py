@@ -208,7 +208,6 @@ def report(figures: Figures, wrong: Mapping[str, str], options: argparse.Namespa
 
 
 def run_arguments(description: str | None) -> argparse.ArgumentParser:
-    """The options of a run."""
     parser = arguments(description)
     parser.add_argument("--rounds", type=int, default=2, help="processes of each system")
     parser.add_argument("--turns", type=int, default=6, help="turns that are counted in each round")
@@ -222,7 +221,6 @@ def run_arguments(description: str | None) -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Run the rounds and print the table."""
     parser = run_arguments(__doc__)
     parser.add_argument("--former", metavar="COMMAND", help="`reexpand` of another release, instead of the no-ops")
     names = (*SYSTEMS, *peers.NAMES)

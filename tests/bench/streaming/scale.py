@@ -115,7 +115,6 @@ def mixed(driver: Driver, case: Case, number: int) -> float:
 
 
 def measure(system: System, case: Case, broker: Broker, folder: Path, repeats: int) -> dict[str, float]:
-    """The figures of one process."""
     # Large cases take long to fill: the second tier of Java's compiler would be warm in them, and cold in small ones.
     system = replace(system, environment={**system.environment, **short_lived(os.environ)})
     with Driver(system, broker, folder, Workload(case.parents, case.patterns, QUOTA)) as driver:
@@ -158,7 +157,6 @@ def _written(driver: Driver, since: float) -> int:
 
 
 def main() -> None:
-    """Runs the cases and prints the table."""
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="processes of each case, in turn")
     parser.add_argument("--repeats", type=int, default=30, help="batches of each kind in a process")

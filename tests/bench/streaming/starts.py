@@ -21,7 +21,6 @@ from tests.support.running_job import POLL_SECONDS, REEXPAND, SETTLE_SECONDS, ST
 
 
 def main() -> None:
-    """Kill and start the jobs by turns, and print the table."""
     parser = arguments(__doc__)
     parser.add_argument("--kills", type=int, default=20, help="for each command")
     parser.add_argument("--topics", type=int, default=1_000, help="topics that exist before")

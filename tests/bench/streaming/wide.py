@@ -8,7 +8,7 @@ Meanwhile topics come under another parent at a steady rate: their latencies sho
 import time
 
 from tests.bench.command import arguments, broker_and_folder, progress, quantiles, show
-from tests.bench.streaming.cpu import Memory, worker_bytes
+from tests.bench.streaming.cpu import worker_bytes, worker_memory
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.scale import Case, fill
 from tests.bench.streaming.workload import GROUP, Workload
@@ -19,7 +19,6 @@ MB = 1_000_000
 
 
 def main() -> None:
-    """Runs once and prints the figures."""
     parser = arguments(__doc__)
     parser.add_argument("--topics", type=int, default=1_000_000, help="of the parent that is asked for")
     options = parser.parse_args()
@@ -36,7 +35,6 @@ def main() -> None:
 def measure(driver: Driver, topics: int) -> dict[str, float]:
     """Asks for everything, and sends topics of another parent until all is said."""
     before = worker_bytes(driver.pid)
-    memory = Memory(driver.pid)
     parent = driver.workload.parents[0]
     driver.send(values.wildcard(group="other", parent="other"))
     driver.send(values.replace("*", client="narrow", group="other", parent="other"))
@@ -46,24 +44,25 @@ def measure(driver: Driver, topics: int) -> dict[str, float]:
     waits: list[float] = []
     sent: dict[str, float] = {}
     wide = number = 0
-    while wide < topics or sent:
-        if wide < topics and time.perf_counter() - start >= number / RATE:
-            topic = f"topic{number}"
-            sent[topic] = time.perf_counter()
-            driver.send(values.created(topic, parent="other", timestamp=0))
-            number += 1
-        for update in driver.read():
-            if update["clientId"] == "narrow":
-                waits.append(1_000 * (time.perf_counter() - sent.pop(update["liteTopic"])))
-            else:
-                wide += 1
-                done = time.perf_counter() - start
+    with worker_memory(driver.pid) as memory:
+        while wide < topics or sent:
+            if wide < topics and time.perf_counter() - start >= number / RATE:
+                topic = f"topic{number}"
+                sent[topic] = time.perf_counter()
+                driver.send(values.created(topic, parent="other", timestamp=0))
+                number += 1
+            for update in driver.read():
+                if update["clientId"] == "narrow":
+                    waits.append(1_000 * (time.perf_counter() - sent.pop(update["liteTopic"])))
+                else:
+                    wide += 1
+                    done = time.perf_counter() - start
     return {
         "updates": wide,
         "seconds until the last one": done,
         "updates a second": wide / done,
         "worker MB before": before / MB,
-        "worker MB at most": memory.end() / MB,
+        "worker MB at most": max(memory) / MB,
         **quantiles(waits, "ms of other topics"),
     }
 
