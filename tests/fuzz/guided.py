@@ -6,7 +6,7 @@ import warnings
 import atheris
 
 with atheris.instrument_imports(include=["matcher", "streaming"]):
-    from tests.fuzz.targets import TARGETS
+    from tests.fuzz.run import TARGETS
 
 if __name__ == "__main__":
     warnings.simplefilter("error")

@@ -1,5 +1,7 @@
 """Fuzz one target after the other: `python -m tests.fuzz.run [--seconds N] [NAME...]`, with a Python that has atheris.
 
+`python -m tests.fuzz.run NAME --input FILE` runs one kept input, without a fuzzer.
+
 What a target has learned is kept in `.reexpand/fuzz/NAME/corpus`, and inputs that broke it in `found` beside that; the
 next run tries both first. The exit code is 1 when a target broke.
 """
@@ -10,11 +12,18 @@ import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.events import events
+from tests.fuzz.patterns import batches, patterns
+from tests.fuzz.selectors import selectors
+from tests.fuzz.stored import stored
 
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    target.__name__: target for target in (patterns, batches, stored, selectors, events)
+}
 HOME: Final = Path(".reexpand/fuzz")
 LIMITS: Final = ("-timeout=10", "-rss_limit_mb=2048", "-max_len=1024")
 _ROUND: Final = 120  # seconds of one process; atheris keeps some memory for each comparison of arrays
@@ -37,7 +46,7 @@ def fuzz(name: str, seconds: int) -> bool:
             print(f"{name}: broken; {log} ends with\n{text[failure.start() if failure else -4_000 :]}")
             for written in _WRITTEN.findall(text):
                 print(f"{written}: {Path(written).read_bytes()!r}")
-                print(f"again: .venv/bin/python -m tests.fuzz.targets {name} {written}", flush=True)
+                print(f"again: .venv/bin/python -m tests.fuzz.run {name} --input {written}", flush=True)
             return False
         inputs += int(done[1])
     print(f"{name}: {inputs:,} inputs in {seconds} s, {_COVERED.findall(text)[-1]} branches, nothing found", flush=True)
@@ -62,10 +71,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("targets", nargs="*", metavar="NAME", help=f"of {', '.join(TARGETS)}; all unless given")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="only run a target on this input")
     given = parser.parse_args()
     unknown = set(given.targets) - set(TARGETS)
     if unknown:
         parser.error(f"there is no target {', '.join(sorted(unknown))}; use some of {', '.join(TARGETS)}")
+    if given.input:
+        TARGETS[given.targets[0]](given.input.read_bytes())
+        return
     held = [fuzz(name, given.seconds) for name in given.targets or TARGETS]
     sys.exit(0 if all(held) else 1)
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.run import TARGETS
 
 
 @pytest.mark.parametrize("name", TARGETS)
