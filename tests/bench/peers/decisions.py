@@ -29,10 +29,10 @@ class State(Protocol):
     """
 
     def add(self, topic: str) -> bool:
-        """Adds a topic; False when it is there already."""
+        """Add a topic; False when it is there already."""
 
     def remove(self, topic: str) -> bool:
-        """Removes a topic; False when it is not there."""
+        """Remove a topic; False when it is not there."""
 
     def topics(self) -> Iterator[str]:
         """All topics."""
@@ -41,7 +41,7 @@ class State(Protocol):
         """The subscriptions; None when there were none yet."""
 
     def subscribe(self, subscriptions: Entry) -> None:
-        """Keeps the subscriptions, and counts this as a change of them."""
+        """Keep the subscriptions, and count this as a change of them."""
 
     def changes(self) -> int:
         """How often the subscriptions have changed; what is made of them is kept as long as this stays the same."""
@@ -64,7 +64,7 @@ class Receivers:
         self._everything: list[Client] = []
 
     def add(self, client: Client, patterns: list[str]) -> None:
-        """Adds a client; one without patterns receives everything."""
+        """Add a client; one without patterns receives everything."""
         if not patterns:
             self._everything.append(client)
         for pattern in patterns:

@@ -76,14 +76,14 @@ class KeyedState:
         self._changed = changed
 
     def add(self, topic: str) -> bool:
-        """Adds a topic; False when it is there already."""
+        """Add a topic; False when it is there already."""
         if self._topics.contains(topic):
             return False
         self._topics.put(topic, True)
         return True
 
     def remove(self, topic: str) -> bool:
-        """Removes a topic; False when it is not there."""
+        """Remove a topic; False when it is not there."""
         if not self._topics.contains(topic):
             return False
         self._topics.remove(topic)
@@ -99,7 +99,7 @@ class KeyedState:
         return kept
 
     def subscribe(self, subscriptions: Entry) -> None:
-        """Keeps the subscriptions."""
+        """Keep the subscriptions."""
         self._kept.update(subscriptions)
         self._changed[self._parent] += 1
 
@@ -112,7 +112,7 @@ class Decide(KeyedProcessFunction):  # type: ignore[misc]  # checked without PyF
     """The operator as a keyed stream calls it."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Names the state."""
+        """Name the state."""
         self._topics = runtime_context.get_map_state(MapStateDescriptor("topics", Types.STRING(), Types.BOOLEAN()))
         kept = ValueStateDescriptor("subscriptions", Types.PICKLED_BYTE_ARRAY())
         self._kept = runtime_context.get_state(kept)
@@ -171,7 +171,7 @@ def configuration(folder: Path, port: int) -> Configuration:
 
 
 def start(folder: Path, port: int) -> JobClient:
-    """Starts the operator."""
+    """Start the operator."""
     environment = StreamExecutionEnvironment.get_execution_environment(configuration(folder, port))
     tables = StreamTableEnvironment.create(environment)
     kafka = KAFKA.format(servers=setting("BOOTSTRAP_SERVERS")).strip()
@@ -191,7 +191,7 @@ def start(folder: Path, port: int) -> JobClient:
 
 
 def wait_for_tasks(job: JobClient, port: int, ended: threading.Event) -> None:
-    """Waits until all tasks run, or the end is asked for."""
+    """Wait until all tasks run, or the event is set."""
     address = f"http://127.0.0.1:{port}/jobs/{job.get_job_id()}"
     deadline = time.monotonic() + READY_SECONDS
     while not ended.wait(0.2):
@@ -205,14 +205,14 @@ def wait_for_tasks(job: JobClient, port: int, ended: threading.Event) -> None:
 
 
 def raise_failure(job: JobClient) -> None:
-    """Raises what the job has failed with."""
+    """Raise the failure of the job."""
     result = job.get_job_execution_result()
     if result.done():
         result.result()
 
 
 def main() -> None:
-    """Runs the operator until it is told to end."""
+    """Run the operator until SIGTERM."""
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     folder = Path(setting("CHECKPOINT"))

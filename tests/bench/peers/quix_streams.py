@@ -52,7 +52,7 @@ class NumberedState:
         self._changes, self._numbered = head
 
     def add(self, topic: str) -> bool:
-        """Adds a topic; False when it is there already."""
+        """Add a topic; False when it is there already."""
         if self._state.get("t" + topic) is not None:
             return False
         self._state.set("t" + topic, self._numbered)
@@ -62,7 +62,7 @@ class NumberedState:
         return True
 
     def remove(self, topic: str) -> bool:
-        """Removes a topic; False when it is not there."""
+        """Remove a topic; False when it is not there."""
         number = self._state.get("t" + topic)
         if number is None:
             return False
@@ -83,7 +83,7 @@ class NumberedState:
         return kept
 
     def subscribe(self, subscriptions: Entry) -> None:
-        """Keeps the subscriptions."""
+        """Keep the subscriptions."""
         self._state.set("subscriptions", subscriptions)
         self._changes += 1
         self._state.set("head", (self._changes, self._numbered))
@@ -142,7 +142,7 @@ def work(number: int) -> None:
 
 
 def wait_for_members(count: int) -> None:
-    """Waits until so many processes share the partitions: before, some would be read twice."""
+    """Wait until so many processes share the partitions: earlier, records would be read twice."""
     admin = AdminClient({"bootstrap.servers": setting("BOOTSTRAP_SERVERS")})
     group = Path(setting("CHECKPOINT")).name
     deadline = time.monotonic() + JOIN_SECONDS
@@ -156,7 +156,7 @@ def wait_for_members(count: int) -> None:
 
 
 def main() -> None:
-    """Starts the processes, and ends them with itself."""
+    """Start the processes, and end them with this one."""
     processes = [Process(target=work, args=[number]) for number in range(int(setting("PROCESSES")))]
     for process in processes:
         process.start()

@@ -41,7 +41,7 @@ class Reader:
         self._tail = tail
 
     def expect(self, wanted: Rows, what: str) -> None:
-        """Reads until the rows are the wanted ones and nothing else comes.
+        """Read until the rows are the wanted ones and no update follows.
 
         Raises:
             Wrong: they are others after a while, or a record says what is so already.

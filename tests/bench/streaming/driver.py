@@ -107,7 +107,7 @@ class Driver:
         self.close()
 
     def start(self) -> None:
-        """Starts the process."""
+        """Start the process."""
         self._process = subprocess.Popen(
             self._system.command,
             env={
@@ -127,7 +127,7 @@ class Driver:
         return self._process.pid
 
     def prepare(self) -> None:
-        """Waits for the query, fills it with the subscriptions, and lets it warm up."""
+        """Wait for the query, send the subscriptions, and warm it up."""
         deadline = time.monotonic() + READY_SECONDS
         while b"ready: reading" not in self._log.read_bytes():
             self._check_time(deadline - time.monotonic(), "it is not ready")
@@ -137,13 +137,13 @@ class Driver:
         self.latencies(40, 10)
 
     def subscribe(self) -> None:
-        """Sends all subscriptions, and waits until the broker has them."""
+        """Send all subscriptions, and wait until the broker has them."""
         for event in (*self.workload.group_events(), *self.workload.requests()):
             self.send(event)
         self._producer.flush()
 
     def create(self, count: int) -> int:
-        """Sends new topics, and waits until the broker has them; returns how many updates they cause."""
+        """Send new topics, and wait until the broker has them; return the number of their updates."""
         topics = self.workload.topics(count)
         for parent, topic in topics:
             self._create(parent, topic)
@@ -178,7 +178,7 @@ class Driver:
         return found
 
     def burst(self, count: int) -> float:
-        """Seconds until the broker has the last update of so many topic events; nobody reads them meanwhile."""
+        """Seconds until the broker has the last update of so many topic events; no consumer reads them meanwhile."""
         topics = self.workload.topics(count)
         payloads = [(parent, json.dumps(values.created(topic, parent, timestamp=0))) for parent, topic in topics]
         wanted = count * max(self._system.counts, self._system.records)
@@ -201,11 +201,11 @@ class Driver:
         return seconds
 
     def written(self) -> int:
-        """Returns the number of committed updates; with transactions, their markers count too, which are few."""
+        """Return the number of committed updates; with transactions, their markers count too, which are few."""
         return sum(self._ends())
 
     def wait_written(self, wanted: int, start: float, most: float = BURST_SECONDS) -> None:
-        """Waits until so many updates are written, without reading them.
+        """Wait until so many updates are written, without reading them.
 
         Raises:
             Wrong: they are not written within `most` seconds.
@@ -216,7 +216,7 @@ class Driver:
             time.sleep(LOOKING_SECONDS)
 
     def wait(self, wanted: int, start: float, most: float = BURST_SECONDS) -> None:
-        """Reads so many updates, or as many events as the no-op counts.
+        """Read so many updates, or as many events as the no-op counts.
 
         Raises:
             Wrong: they do not come within `most` seconds.
@@ -237,7 +237,7 @@ class Driver:
         return [json.loads(value) for message in self._consumer.consume(10_000, 0.01) if (value := message.value())]
 
     def send(self, event: Event) -> None:
-        """Writes an event to its input topic."""
+        """Write an event to its input topic."""
         topic = getattr(self.settings, f"{stream_of(event).removesuffix('s')}_events")
         self._producer.produce(topic, json.dumps(event), event.get("parentTopic") or event["group"])
 
@@ -245,20 +245,20 @@ class Driver:
         return [self._consumer.get_watermark_offsets(partition, 10)[1] for partition in self._partitions]
 
     def skip(self) -> None:
-        """Waits until what was sent is written, and leaves out the updates that were written until now."""
+        """Flush the producer, and skip the updates that are written."""
         self._producer.flush()
         # Not to Kafka's own end, which is looked up later: a fast system has written the next update by then.
         for number, end in enumerate(self._ends()):
             self._consumer.seek(TopicPartition(self.settings.updates, number, end))
 
     def rest(self) -> None:
-        """Stops until `wake`: others have their turn."""
+        """Suspend the process until `wake`, while others have their turn."""
         self._producer.flush()
         self._consumer.pause(self._partitions)
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Goes on."""
+        """Resume the process."""
         self._signal(signal.SIGCONT)
         self._consumer.resume(self._partitions)
         time.sleep(WAKING_SECONDS)
@@ -269,7 +269,7 @@ class Driver:
                 os.kill(pid, number)
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self._signal(signal.SIGCONT)
         self._producer.flush()
         self._consumer.close()

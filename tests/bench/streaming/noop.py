@@ -35,7 +35,7 @@ from streaming.worker.rows import OutputRow
 
 
 def count(topic: str, key: tuple[str, int], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:
-    """Counts the rows of a key; writes to the topic, as the others."""
+    """Count the rows of a key, and write the sum."""
     with without_collection():
         total = _counted(state, sum(len(frame["payload"].to_numpy()) for frame in frames))
     value = json.dumps({"parentTopic": key[0], "count": total}).encode()
@@ -43,7 +43,7 @@ def count(topic: str, key: tuple[str, int], frames: Iterator[arrow.Frame], state
 
 
 def echo(topic: str, key: tuple[str, int], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:
-    """Counts the rows of a key, and passes the topic events on."""
+    """Count the rows of a key, and pass the topic events on."""
     with without_collection():
         events = _events(frames, state)
     if events:
@@ -57,7 +57,7 @@ LINES = 32
 
 
 def same_output(topic: str, key: tuple[str, int], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:
-    """Counts the rows of a key, and writes records that name the topics."""
+    """Count the rows of a key, and write records that name the topics."""
     with without_collection():
         names = [orjson.loads(event)["liteTopic"] for event in _events(frames, state)] * RECORDS
         values = [orjson.dumps({"liteTopic": name, "rest": "x" * 320}) for name in names]
@@ -90,7 +90,7 @@ WAYS = {"echo": echo, "same-output": same_output}
 
 
 def pass_on(_: tuple[str], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:
-    """Counts the rows of a parent, and hands them on."""
+    """Count the rows of a parent, and pass them on."""
     seen = 0
     for frame in frames:
         rows = list(zip(*(frame[name].to_numpy().tolist() for name in frame), strict=True))
@@ -100,7 +100,7 @@ def pass_on(_: tuple[str], frames: Iterator[arrow.Frame], state: GroupState) -> 
 
 
 def main() -> None:
-    """Runs until SIGTERM, with the job's own settings from the environment."""
+    """Run until SIGTERM, with the job's own settings from the environment."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     os.environ.update(environment(find_java()))

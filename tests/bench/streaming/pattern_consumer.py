@@ -161,7 +161,7 @@ class Way:
         return sum(1 for topic, _, _ in self.lines() if not topic)
 
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
         self.process.kill()
         self.process.wait()
 

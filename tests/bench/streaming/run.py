@@ -74,7 +74,7 @@ class Turns:
         self._exit.close()
 
     def start(self, system: System) -> None:
-        """Starts one more system, and checks that its updates are right."""
+        """Start one more system, and check its updates."""
 
         def prepare(driver: Driver) -> dict[str, float]:
             driver.prepare()

@@ -82,7 +82,7 @@ CASES_OF_WHOLE_VALUES = [SMALL, *CASES[2:4], CASES[5]]
 
 
 def fill(driver: Driver, case: Case) -> float:
-    """Stores the topics; returns how many a second the last of them took."""
+    """Store the topics; return how many of the last ones were stored per second."""
     rate = 0.0
     while (missing := case.topics - len(driver.workload.made)) > 0:
         count = min(FILL, missing)

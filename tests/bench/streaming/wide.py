@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def measure(driver: Driver, topics: int) -> dict[str, float]:
-    """Asks for everything, and sends topics of another parent until all is said."""
+    """Subscribe to everything, and create topics of another parent until all updates are read."""
     before = worker_bytes(driver.pid)
     parent = driver.workload.parents[0]
     driver.send(values.wildcard(group="other", parent="other"))
