@@ -11,12 +11,12 @@ class Suite(NamedTuple):
     """A suite of `make bench`.
 
     Attributes:
-        module: module below `tests.bench` whose `main` measures.
+        place: module below `tests.bench`, and the function that measures if it is not `main`.
         measures: description in the list of suites.
         options: options that come before the given ones.
     """
 
-    module: str
+    place: str
     measures: str
     options: tuple[str, ...] = ()
 
@@ -28,27 +28,23 @@ SUITES = {
         "exactly once against at least once: latency and throughput as ratios (an hour)",
         ("--only", "job", "job-at-least-once"),
     ),
-    "metrics": Suite(
-        "streaming.metrics", "one job with metrics that are scraped, and without, alternately (8 minutes)"
-    ),
+    "metrics": Suite("streaming.metrics", "one job with metrics that are scraped, and without (8 minutes)"),
     "starts": Suite("streaming.starts", "from a start after SIGKILL to the first update, 20 times (ten minutes)"),
     "cluster": Suite(
-        "streaming.cluster", "throughput in one process and on a Spark cluster of two workers, as a ratio"
+        "streaming.jobs:cluster", "throughput in one process and on a Spark cluster of two workers, as a ratio"
     ),
-    "scale": Suite(
-        "streaming.scale", "a micro-batch by what is stored: topics, patterns, parents, shards (15 minutes)"
-    ),
-    "wide": Suite("streaming.wide", "a client asks for a parent with a million topics: time, memory, wait of others"),
-    "asking": Suite("streaming.asking", "questions to a job with a million topics: time, memory, wait of others"),
-    "inquiry": Suite("streaming.inquiry", "CPU of a worker per answer, with a million topics in its shard"),
+    "scale": Suite("streaming.scale", "a micro-batch by stored topics, patterns, parents and shards (15 minutes)"),
+    "wide": Suite("streaming.jobs:wide", "a client asks for a million topics: time, memory, wait of others"),
+    "asking": Suite("streaming.jobs:asking", "questions to a job with a million topics: time, memory, wait of others"),
+    "inquiry": Suite("streaming.worker:inquiry", "CPU of a worker per answer, with a million topics in its shard"),
     "console": Suite("streaming.console", "answers of a console with a million topics"),
-    "backlog": Suite("streaming.backlog", "five million events that were there before the start (ten minutes)"),
-    "eager": Suite("streaming.eager", "a pattern over a million topics: the index of a shard against a scan"),
+    "backlog": Suite("streaming.jobs:backlog", "five million events that were there before the start (ten minutes)"),
+    "eager": Suite("streaming.worker:eager", "a pattern over a million topics: the index of a shard against a scan"),
     "low-rate": Suite(
-        "streaming.low_rate", "cores at 20 events per second, by budget and trigger interval (half an hour)"
+        "streaming.jobs:low_rate", "cores at 20 events per second, by budget and interval (half an hour)"
     ),
-    "resync": Suite("streaming.resync", "10,000 clients that repeat their sets"),
-    "columnar": Suite("streaming.columnar", "new topics judged one by one and by column, by topics per key"),
+    "resync": Suite("streaming.worker:resync", "10,000 clients that repeat their sets"),
+    "columnar": Suite("streaming.worker:columnar", "new topics judged one by one and by column, by topics per key"),
     "pattern-consumer": Suite(
         "streaming.pattern_consumer", 'new Kafka topics at PatternConsumer, and at subscribe("^...") in three ways'
     ),
@@ -59,7 +55,7 @@ SUITES = {
         ("--only", "job", "no-op", "kafka-streams", "kafka-streams-eos", "quix-streams", "pyflink"),
     ),
     "rocketmq": Suite(
-        "streaming.rocketmq", "messages of lite topics at a consumer of a pattern, and a burst (5 minutes)"
+        "streaming.rocketmq", "messages of lite topics at consumers of patterns, and a burst (5 minutes)"
     ),
     "rocketmq-watcher": Suite(
         "streaming.rocketmq_watcher",
@@ -77,7 +73,8 @@ def main() -> None:
     if name not in SUITES:
         sys.exit(f"SUITE must be one of: {', '.join(SUITES)}; got {name!r}")
     sys.argv = [f"make bench SUITE={name}", *SUITES[name].options, *options]
-    import_module(f"tests.bench.{SUITES[name].module}").main()
+    module, _, function = SUITES[name].place.partition(":")
+    getattr(import_module(f"tests.bench.{module}"), function or "main")()
 
 
 if __name__ == "__main__":

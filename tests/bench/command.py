@@ -1,6 +1,7 @@
 """Common parts of the suites: arguments, a broker, times, and figures as a table or as JSON."""
 
 import argparse
+import inspect
 import json
 import statistics
 import tempfile
@@ -8,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -21,11 +22,28 @@ Figure = float | str | Sequence[float] | None
 """A figure, or one figure of each turn."""
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help begins with the docstring of a suite."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+def arguments(described: object, **options: tuple[Any, str]) -> argparse.ArgumentParser:
+    """Return a parser for the options of a suite.
+
+    Args:
+        described: docstring of the suite, or a function that has it.
+        options: default and help of each option; an option with a list takes several values.
+    """
+    text = described if isinstance(described, str) else inspect.getdoc(described)
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, (default, help_text) in {"json": (False, "print the figures as JSON"), **options}.items():
+        given: dict[str, Any] = {"type": type(default)}
+        if isinstance(default, bool):
+            given = {"action": "store_true"}
+        elif isinstance(default, list):
+            given = {"type": type(default[-1]), "nargs": "*"}
+        parser.add_argument(f"--{name.replace('_', '-')}", default=default, help=help_text, **given)
     return parser
+
+
+def parsed(described: object, **options: tuple[Any, str]) -> argparse.Namespace:
+    """Return the options of a suite from the command line; the arguments are those of `arguments`."""
+    return arguments(described, **options).parse_args()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Message
 from streaming.local.broker import Broker
 from streaming.local.java import short_lived
 from tests.bench.__main__ import SUITES
-from tests.bench.streaming import backlog, driver
+from tests.bench.streaming import driver, jobs
 from tests.bench.streaming.driver import NO_OP, Driver
 from tests.support.tail import Tail
 
@@ -87,4 +87,4 @@ def test_no_consumer_reads_while_a_backlog_is_measured(
             raise AssertionError("the bench reads updates")
 
     monkeypatch.setattr(driver, "Consumer", Unread)
-    assert backlog.measure(broker, tmp_path, 2_000, 500)["events/s"] > 0
+    assert jobs.catch_up(broker, tmp_path, 2_000, 500)["events/s"] > 0

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from streaming.console.app import ConsoleSources, console
 from streaming.console.explaining import explain_by_updates
 from streaming.console.live import LiveRelation
-from tests.bench.command import arguments, milliseconds, show
+from tests.bench.command import milliseconds, parsed, show
 from tests.support.processes import resident_bytes
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
@@ -19,9 +19,7 @@ _REPEATS = 5
 
 def main() -> None:
     """Fill a console by hand, since the simulated broker forgets records, and time its answers."""
-    parser = arguments(__doc__)
-    parser.add_argument("--topics", type=int, default=1_000_000)
-    options = parser.parse_args()
+    options = parsed(__doc__, topics=(1_000_000, "topics of the console"))
     broker = Simulated()  # which ends with this name
     with LiveRelation(broker.address, TOPIC) as live:
         live.wait_ready(10)

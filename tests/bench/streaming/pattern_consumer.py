@@ -33,15 +33,13 @@ ALL_SECONDS = 60
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument(
-        "--births", type=int, default=15, help="topics whose first records are waited for, in each part"
+    parser = arguments(
+        __doc__,
+        births=(15, "topics whose first records are waited for, in each part"),
+        pause=(1.0, "seconds between two of them"),
+        patience=(20.0, "seconds for slow ways after the last birth, and of idleness"),
+        topics=(1_000, "topics that are there in the second part"),
     )
-    parser.add_argument("--pause", type=float, default=1, help="seconds between two of them")
-    parser.add_argument(
-        "--patience", type=float, default=20, help="seconds for slow ways after the last birth, and of idleness"
-    )
-    parser.add_argument("--topics", type=int, default=1_000, help="topics that are there in the second part")
     parser.add_argument(
         "--way", nargs=3, metavar=("NUMBER", "KAFKA", "NAMES"), help="(internal) be one of the consumers"
     )

@@ -20,7 +20,7 @@ from rocketmq import ClientConfiguration, ConsumeResult, Credentials, LitePushCo
 from streaming.client import Change, SubscriptionClient
 from streaming.rocketmq import admin
 from streaming.rocketmq.remoting import Link
-from tests.bench.command import arguments, broker_and_folder, quantiles, show
+from tests.bench.command import broker_and_folder, parsed, quantiles, show
 from tests.support.lite_world import LiteWorld, Received, lite_world
 from tests.support.processes import eventually
 from tests.support.rocketmq import send
@@ -32,11 +32,12 @@ BURST_ATTRIBUTE = {"lite.sub.client.max.event.cnt": "10000"}
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--topics", type=int, default=60, help="new topics, one after the other")
-    parser.add_argument("--later", type=int, default=200, help="further messages of topics that are there")
-    parser.add_argument("--burst", type=int, default=500, help="new topics at once")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        topics=(60, "new topics, one after the other"),
+        later=(200, "further messages of topics that are there"),
+        burst=(500, "new topics at once"),
+    )
     logging.basicConfig(level=logging.WARNING)
     with (
         broker_and_folder() as (broker, folder),

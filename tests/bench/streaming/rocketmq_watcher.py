@@ -22,7 +22,7 @@ from streaming.rocketmq import admin
 from streaming.rocketmq.brokers import ParentBroker
 from streaming.rocketmq.remoting import Refused, RocketMQAccess
 from streaming.rocketmq.server import RocketMQ
-from tests.bench.command import arguments, broker_and_folder, quantiles, show
+from tests.bench.command import broker_and_folder, parsed, quantiles, show
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.support.processes import eventually, resident_bytes
 from tests.support.rocketmq import send
@@ -46,12 +46,13 @@ SETTINGS = {
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--topics", type=int, default=100_000, help="lite topics that are there at the first start")
-    parser.add_argument("--idle", type=float, default=60, help="seconds for which CPU is measured")
-    parser.add_argument("--births", type=int, default=50, help="new topics, one after the other")
-    parser.add_argument("--ends", type=int, default=5, help="topics that are deleted, one after the other")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        topics=(100_000, "lite topics that are there at the first start"),
+        idle=(60.0, "seconds for which CPU is measured"),
+        births=(50, "new topics, one after the other"),
+        ends=(5, "topics that are deleted, one after the other"),
+    )
     java = ["-Xmx768m"]
     with broker_and_folder() as (broker, folder), RocketMQ(folder / "mq", settings=SETTINGS, java_options=java) as mq:
         admin.create(mq.broker, ["orders"], {})

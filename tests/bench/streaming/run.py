@@ -208,16 +208,17 @@ def report(figures: Figures, wrong: Mapping[str, str], options: argparse.Namespa
 
 
 def run_arguments(description: str | None) -> argparse.ArgumentParser:
-    parser = arguments(description)
-    parser.add_argument("--rounds", type=int, default=2, help="processes of each system")
-    parser.add_argument("--turns", type=int, default=6, help="turns that are counted in each round")
-    parser.add_argument("--events", type=int, default=100_000, help="topic events of a burst")
-    parser.add_argument("--warm-bursts", type=int, default=10, help="bursts before the first one that is counted")
-    parser.add_argument("--singles", type=int, default=300, help="events of a turn whose latency is measured")
-    parser.add_argument("--alone", type=int, default=12, help="events of a turn that come alone")
-    parser.add_argument("--rate", type=float, default=20, help="events a second while latency is measured")
-    parser.add_argument("--warm-up", type=float, default=240, help="seconds at that rate before the first turn")
-    return parser
+    return arguments(
+        description,
+        rounds=(2, "processes of each system"),
+        turns=(6, "turns that are counted in each round"),
+        events=(100_000, "topic events of a burst"),
+        warm_bursts=(10, "bursts before the first one that is counted"),
+        singles=(300, "events of a turn whose latency is measured"),
+        alone=(12, "events of a turn that come alone"),
+        rate=(20.0, "events per second while latency is measured"),
+        warm_up=(240.0, "seconds at that rate before the first turn"),
+    )
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from stat import S_ISREG
 
 from streaming.local.broker import Broker
 from streaming.local.java import short_lived
-from tests.bench.command import arguments, broker_and_folder, by_column, in_turn, show
+from tests.bench.command import broker_and_folder, by_column, in_turn, parsed, show
 from tests.bench.streaming.cpu import worker_bytes
 from tests.bench.streaming.driver import JOB, NO_OP, PATCHED, Driver, System
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
@@ -157,12 +157,13 @@ def _written(driver: Driver, since: float) -> int:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--rounds", type=int, default=1, help="processes of each case, in turn")
-    parser.add_argument("--repeats", type=int, default=30, help="batches of each kind in a process")
-    parser.add_argument("--most", type=int, default=1_000_000, help="leave out cases with more topics")
-    parser.add_argument("--only", nargs="+", default=[""], help="cases whose names contain one of these texts")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        rounds=(1, "processes of each case, in turn"),
+        repeats=(30, "batches of each kind in a process"),
+        most=(1_000_000, "leave out cases with more topics"),
+        only=([""], "cases whose names contain one of these texts"),
+    )
     systems = {f"no-op, batches of {batch:,}": (NO_OP, Case(batch=batch)) for batch in (100, 1, 10_000)}
     systems["no-op of two stages"] = (TWO_STAGES, Case())
     for name, system, cases in (("", JOB, CASES), ("whole values: ", WHOLE, CASES_OF_WHOLE_VALUES)):

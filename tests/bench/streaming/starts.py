@@ -3,7 +3,7 @@
 Each command is a `reexpand` of some release; they take turns on jobs of their own. With `--standby` a further job takes
 part: a second driver stands by beside the one that is killed.
 
-python -m tests.bench.streaming.starts --kills 20 [--standby] [--command DIR/.venv/bin/reexpand ...]
+python -m tests.bench.streaming.starts --kills 20 [--standby] [--command DIR/.venv/bin/reexpand DIR/.venv/bin/reexpand]
 """
 
 import json
@@ -14,24 +14,25 @@ from uuid import uuid4
 from confluent_kafka import Consumer
 
 from streaming.records.model import Stream
-from tests.bench.command import arguments, broker_and_folder, show
+from tests.bench.command import broker_and_folder, parsed, show
 from tests.support import values
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, REEXPAND, SETTLE_SECONDS, START_SECONDS, Job, Streams
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--kills", type=int, default=20, help="for each command")
-    parser.add_argument("--topics", type=int, default=1_000, help="topics that exist before")
-    parser.add_argument("--command", action="append", help="`reexpand` to start; this one by default")
-    parser.add_argument("--standby", action="store_true", help="also with a driver that stands by")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        kills=(20, "for each command"),
+        topics=(1_000, "topics that exist before"),
+        command=([REEXPAND], "`reexpand` of each release to start"),
+        standby=(False, "also with a standby driver"),
+    )
     # Elsewhere than in the checkout: Python's workers would import its code, whatever the command.
     with broker_and_folder() as (broker, folder), chdir(folder):
         jobs = [
             KilledJob(Streams(broker.bootstrap_servers, folder / f"checkpoint-{number}"), command, options.topics)
-            for number, command in enumerate(options.command or [REEXPAND])
+            for number, command in enumerate(options.command)
         ]
         if options.standby:
             jobs.append(RelievedJob(Streams(broker.bootstrap_servers, folder / "relieved"), REEXPAND, options.topics))
