@@ -1,9 +1,7 @@
 """The console as a person uses it, in a real Chromium."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,10 +9,8 @@ from streaming.local.server import free_port
 from tests.console.conftest import served
 from tests.console.rows import HOSTILE, HOSTILE_CLIENT
 from tests.support.processes import eventually
+from tests.support.simulated import Simulated
 from tests.support.update_records import add, remove
-
-if TYPE_CHECKING:
-    from tests.support.simulated import Simulated
 
 Open = Any  # opens an address in a new window
 VIEWS = {

@@ -1,9 +1,9 @@
 """The page that a running job serves, on a real broker, in a real Chromium."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,14 +11,8 @@ from streaming.console.explaining import BASIS
 from streaming.records.model import Stream
 from tests.console.conftest import COMMAND, own_streams
 from tests.support.processes import eventually
-from tests.support.running_job import SETTLE_SECONDS, running
+from tests.support.running_job import SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.running_job import Streams
 
 
 @pytest.fixture

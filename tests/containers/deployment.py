@@ -1,26 +1,20 @@
 """Overlays of deploy/kubernetes on the cluster of kubectl's context."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from tests.support.histories import expected
 from tests.support.processes import eventually
-from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, TOPIC_SETTINGS, assert_equal_relations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.running_job import Streams
-    from tests.support.s3_server import S3Server
-    from tests.support.simulator import Record
+from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, TOPIC_SETTINGS, Streams, assert_equal_relations
+from tests.support.s3_server import S3Server
+from tests.support.simulator import Record
 
 _MANIFESTS: Final = Path(__file__).parents[2] / "deploy/kubernetes"
 _READY_SECONDS: Final = 240

@@ -1,13 +1,13 @@
 """A real API of Kubernetes on this machine: its server with etcd, and neither controllers nor nodes."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import ssl
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
@@ -16,10 +16,6 @@ import pytest
 from streaming.local.process import cache_folder
 from streaming.local.server import free_port
 from tests.support.processes import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _FOLDER: Final = cache_folder() / "kubernetes"
 """Where `make test-executors` builds both, of the versions in `apiserver/go.mod`."""

@@ -1,24 +1,19 @@
 """A node that is played: pods of a real API of Kubernetes, run as processes of this machine in mounts of their own."""
 
-from __future__ import annotations
-
 import base64
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.error import HTTPError
 
+from tests.containers.kubernetes_api import KubernetesApi
 from tests.support.scene import repeated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.containers.kubernetes_api import KubernetesApi
 
 _POLL_SECONDS: Final = 0.3
 _PROJECT: Final = Path(__file__).parents[2]
@@ -44,7 +39,7 @@ class _Process:
 
 
 @contextmanager
-def played_node(api: KubernetesApi, namespace: str, folder: Path) -> Iterator[PlayedNode]:
+def played_node(api: KubernetesApi, namespace: str, folder: Path) -> Iterator["PlayedNode"]:
     """Run the pods of a namespace, with their files and logs in a folder."""
     node = PlayedNode(api, namespace, folder)
     try:

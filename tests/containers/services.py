@@ -1,17 +1,16 @@
 """The services of docker-compose.yml, brought up on the container engine of this machine."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
 import secrets
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
@@ -19,9 +18,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from streaming.local.server import free_port
 from tests.support.engine import obstacle
 from tests.support.processes import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _ROOT = Path(__file__).parents[2]
 _IMAGES = ("python:3.11-slim", "apache/kafka:4.3.1", "prom/prometheus:v3.5.0", "grafana/grafana:12.1.1")

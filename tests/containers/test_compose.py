@@ -3,17 +3,12 @@
 `REEXPAND_TEST_COMPOSE="docker-compose"` chooses a command of Compose where there are several.
 """
 
-from __future__ import annotations
-
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.containers.services import Services, running_services
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # The first build downloads Spark.
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]

@@ -1,11 +1,11 @@
 """Executors of Spark on Kubernetes: its real API, the rights of the manifests, and pods that are processes here."""
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,12 +17,7 @@ from tests.support.histories import Profile, history, large_state
 from tests.support.processes import eventually
 from tests.support.running_job import START_SECONDS, Streams
 from tests.support.s3_server import s3_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.simulator import Record
+from tests.support.simulator import Record
 
 pytestmark = [
     pytest.mark.containers,

@@ -1,12 +1,10 @@
 """The health check of the job's container, run as the engine runs it, against the server that the job has."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -15,9 +13,6 @@ from streaming.config import Address
 from streaming.local.server import free_port
 from streaming.monitor.health import Condition, Health
 from streaming.monitor.server import HttpServer, routes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SCRIPT = Path(__file__).parents[2] / "deploy" / "healthcheck.py"
 

@@ -4,13 +4,12 @@ The cluster is that of kubectl's context. Its node has the image `reexpand:local
 address of a broker on this machine, under a name that pods reach as well.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -18,9 +17,6 @@ from tests.containers.deployment import Deployment, OnS3, OnVolume, settles
 from tests.support.histories import Profile, history
 from tests.support.running_job import Streams
 from tests.support.s3_server import s3_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KAFKA: Final = os.environ.get("REEXPAND_TEST_KAFKA", "")
 

@@ -4,20 +4,19 @@ A Grafana is not needed: `page/` reads the dashboard's file and draws it with th
 test-dashboard` builds the page; the test is skipped without it, and without Prometheus or Chromium.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -26,12 +25,7 @@ from streaming.examples.traffic import events
 from streaming.records.model import Stream
 from tests.console.conftest import COMMAND, own_streams
 from tests.support.prometheus import DASHBOARD, is_installed, scraping
-from tests.support.running_job import running
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.support.running_job import Streams
+from tests.support.running_job import Streams, running
 
 PAGE = Path(__file__).with_name("page")
 BUILT = Path(os.environ.get("REEXPAND_DASHBOARD", "nowhere"))

@@ -1,20 +1,14 @@
 """`reexpand advise` on a real broker: it reads what the job would, and writes nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streaming.records.model import BIND_TOPIC, WILDCARD, Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.support.running_job import Streams
+from tests.support.running_job import Streams
 
 TOPICS = 120_000
 

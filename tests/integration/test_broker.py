@@ -1,7 +1,5 @@
 """The brokers that the other tests, the demo and `reexpand local` rely on."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,7 +7,8 @@ import socket
 import subprocess
 import sys
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import kafka
 import pytest
@@ -25,14 +24,9 @@ from streaming.local import broker as broker_module
 from streaming.local import server
 from streaming.local.broker import Broker
 from streaming.local.server import HOST
+from tests.support.brokers import SharedBroker, StartBroker
 from tests.support.processes import alive, eventually
 from tests.support.running_job import PRODUCERS_TIME, TOPIC_SETTINGS, Streams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.brokers import SharedBroker, StartBroker
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The client and the example dispatcher, on the real job and a real Kafka."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import re
@@ -10,11 +8,12 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -33,16 +32,12 @@ from streaming.kafka.specs import COMPACTION
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.oracle import Effective
 from streaming.records.model import Stream
+from tests.support.brokers import SharedBroker, StartBroker
 from tests.support.histories import expected, history
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
 from tests.support.update_records import Record, add, gone, key, remove, value
 from tests.support.values import created, replace, wildcard
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.brokers import SharedBroker, StartBroker
 
 PAGE = Path(streaming.client.__file__).with_name("README.md")
 

@@ -1,9 +1,7 @@
 """`reexpand cloudevents` on a real broker: exactly once, with restarts in between."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,10 +13,8 @@ from confluent_kafka import Producer
 from streaming.adapters.cloudevents import BridgeOptions, accept, emit
 from streaming.errors import BridgeFailed
 from streaming.kafka.topics import TopicSpec, create_topics
+from tests.support.running_job import Streams
 from tests.support.update_records import add, gone
-
-if TYPE_CHECKING:
-    from tests.support.running_job import Streams
 
 
 def test_events_become_inputs_and_outputs_become_events(streams: Streams, caplog: pytest.LogCaptureFixture) -> None:

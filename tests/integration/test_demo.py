@@ -1,21 +1,16 @@
 """The demo from the outside: what it prints when piped, its exit code, and that nothing outlives it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streaming.examples.scenario import SCENES
 from tests.support.processes import MARK, eventually, marked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PROGRAM = (
     "import sys, pathlib; from streaming.examples import demo, screen; "

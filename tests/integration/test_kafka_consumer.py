@@ -1,7 +1,5 @@
 """`PatternConsumer` on a real broker: with updates that the test writes, and with the real job."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -12,24 +10,20 @@ import time
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from streaming.client.pattern_consumer import PatternConsumer
 from streaming.config import Settings, load
 from streaming.errors import ConsumerClosed, NotCommitted, UpdatesUnreadable
 from streaming.records.model import Action
+from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.running_job import Streams, running
 from tests.support.update_records import Record, add, gone, remove
 from tests.support.watched_kafka import Topics, Watcher
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-
-    from tests.support.brokers import StartBroker
 
 PAGE = Path(__file__).parents[2] / "docs/kafka-consumer.md"
 PARENT = "kafka"

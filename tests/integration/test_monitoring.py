@@ -1,13 +1,12 @@
 """Metrics and health of the real job, as Prometheus and probes ask for them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -17,17 +16,13 @@ from confluent_kafka import Consumer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.kafka.permissions import lag_group
+from streaming.local.broker import Broker
 from streaming.local.server import free_port
 from streaming.records.model import Stream
+from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.prometheus import DASHBOARD, is_installed, scraping
 from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, Job, Streams, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streaming.local.broker import Broker
-    from tests.support.brokers import StartBroker
 
 GROUP = {"group": "g", "attributes": {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}}
 REQUEST = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["*"]}

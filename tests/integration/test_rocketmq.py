@@ -1,23 +1,18 @@
 """A real RocketMQ beside Kafka: lite topics that are born and die, as the job learns of them."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from streaming.rocketmq import admin
+from streaming.rocketmq.remoting import Link
 from streaming.rocketmq.server import RocketMQ
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
 from tests.support.rocketmq_watcher import announced, watch_command, watching
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streaming.rocketmq.remoting import Link
-    from tests.support.running_job import Streams
+from tests.support.running_job import Streams
 
 SEEN_SECONDS = 30
 """Some fifteen times as long as a death takes to be seen: the machine may be busy."""

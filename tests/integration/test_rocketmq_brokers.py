@@ -1,9 +1,7 @@
 """A parent of RocketMQ that lies on two brokers, of which one is killed and comes back."""
 
-from __future__ import annotations
-
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +9,8 @@ from streaming.rocketmq import admin
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
 from tests.support.rocketmq_watcher import announced, watching
+from tests.support.running_job import Streams
 from tests.support.split_rocketmq import SplitRocketMQ
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.running_job import Streams
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -1,28 +1,22 @@
 """Patterns over lite topics of a real RocketMQ: the watcher, the job, and the official client with patterns."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.errors import LiteSubscriptionRefused
 from streaming.rocketmq import admin
 from streaming.rocketmq.consumer import OffsetOption, WildcardLiteConsumer
+from tests.support.brokers import SharedBroker
 from tests.support.lite_world import LiteWorld, Received, lite_world
 from tests.support.processes import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.brokers import SharedBroker
 
 pytestmark = pytest.mark.long
 

@@ -5,28 +5,22 @@ commas. Printed with `-s`, of each kill: seconds until it has been started again
 then and shortly after have come, and their number.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from streaming.rocketmq.remoting import Link, Refused, Unreachable
+from tests.support.brokers import SharedBroker
 from tests.support.lite_world import LiteWorld, consume_command, lite_world
 from tests.support.processes import eventually
 from tests.support.rocketmq import send
 from tests.support.split_rocketmq import SplitRocketMQ
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tests.support.brokers import SharedBroker
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3_600)]
 

@@ -1,7 +1,5 @@
 """The broker hook that copies lite subscriptions into the job's input, built as its page says, in a real RocketMQ."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -9,7 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,9 +19,7 @@ from streaming.rocketmq.remoting import Link
 from streaming.rocketmq.requests import LiteRequest
 from streaming.rocketmq.server import RocketMQ
 from tests.support.processes import eventually
-
-if TYPE_CHECKING:
-    from tests.support.running_job import Streams
+from tests.support.running_job import Streams
 
 pytestmark = [
     pytest.mark.long,

@@ -1,12 +1,11 @@
 """A RocketMQ that asks everybody for TLS and a login: the watcher, and a consumer of a pattern."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import trustme
@@ -17,15 +16,9 @@ from tests.support.lite_world import consume_command
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
 from tests.support.rocketmq_watcher import announced, watch_command, watching
-from tests.support.running_job import Job
+from tests.support.running_job import Job, Streams
 from tests.support.secured import pem
 from tests.support.split_rocketmq import Setup, SplitRocketMQ
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.running_job import Streams
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -1,33 +1,28 @@
 """`reexpand watch-kafka` on a real broker: what it announces, and what that is worth to who waits for a new topic."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from kafka import KafkaConsumer
 
+from streaming.local.broker import Broker
+from tests.support.brokers import SharedBroker
 from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene
 from tests.support.watched_kafka import WATCHED_SECONDS, Topics, Watcher
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streaming.local.broker import Broker
-    from tests.support.brokers import SharedBroker
 
 NEW_TOPICS = 7
 PLAIN_SECONDS = 5

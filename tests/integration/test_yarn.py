@@ -1,15 +1,13 @@
 """The job by spark-submit in cluster mode on a real YARN: its driver is killed, and the whole application."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyspark
@@ -18,15 +16,11 @@ import pytest
 from streaming.local import classes, jars
 from streaming.oracle import Effective
 from streaming.records.model import Stream
+from tests.support.brokers import SharedBroker
 from tests.support.builders import request_value, topic_value
 from tests.support.processes import eventually
 from tests.support.running_job import TOPIC_SETTINGS, Streams
 from tests.support.yarn import Yarn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.brokers import SharedBroker
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -1,31 +1,25 @@
 """RocketMQ, Kafka, the watcher and the job, with consumers of patterns."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
 import time
 from collections import defaultdict
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streaming.rocketmq import admin
 from streaming.rocketmq.consumer import Topics, WildcardLiteConsumer
+from streaming.rocketmq.remoting import Link
 from streaming.rocketmq.server import RocketMQ
 from tests.support.rocketmq import be_patient, does, send
 from tests.support.rocketmq_watcher import watch_command
 from tests.support.running_job import Job, Streams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from streaming.rocketmq.remoting import Link
-    from tests.support.split_rocketmq import SplitRocketMQ
+from tests.support.split_rocketmq import SplitRocketMQ
 
 
 class Received:

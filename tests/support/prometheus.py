@@ -1,19 +1,14 @@
 """Real Prometheus that scrapes jobs, with the configuration of deploy/."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from streaming.local.server import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
 DASHBOARD = MONITORING / "grafana/dashboards/reexpand.json"

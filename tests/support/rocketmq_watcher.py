@@ -1,20 +1,14 @@
 """`reexpand watch-rocketmq` as a process, and its announced events."""
 
-from __future__ import annotations
-
 import json
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.support.running_job import REEXPAND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streaming.rocketmq.server import RocketMQ
-    from tests.support.running_job import Streams
-    from tests.support.split_rocketmq import SplitRocketMQ
+from streaming.rocketmq.server import RocketMQ
+from tests.support.running_job import REEXPAND, Streams
+from tests.support.split_rocketmq import SplitRocketMQ
 
 
 def watch_command(name_server: str, streams: Streams, *options: str, parent: str = "orders") -> list[str]:

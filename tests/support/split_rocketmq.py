@@ -1,23 +1,19 @@
 """RocketMQ whose name server, broker and proxy are separate processes that can be killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import IO, TYPE_CHECKING, Self
+from pathlib import Path
+from typing import IO, Self
 
 from streaming.errors import BrokerFailed
 from streaming.local import jars
 from streaming.local.java import find_java
 from streaming.local.server import Server, free_port
 from streaming.rocketmq.server import JAVA_OPTIONS, Ports, configuration, load_ports
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 _START_SECONDS = 180
 _AT = "org.apache.rocketmq."

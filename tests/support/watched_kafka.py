@@ -1,12 +1,11 @@
 """Kafka topics that a test creates, and `reexpand watch-kafka`, which announces them."""
 
-from __future__ import annotations
-
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from uuid import uuid4
 
 from confluent_kafka import Producer
@@ -14,9 +13,6 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.kafka.topics import TopicSpec, create_topics
 from tests.support.processes import eventually
-
-if TYPE_CHECKING:
-    import signal
 
 WATCHED_SECONDS = 60
 """Far above the usual second: the machine may be busy."""

@@ -1,22 +1,18 @@
 """Real YARN of one node: Hadoop's resource manager and node manager, each a process."""
 
-from __future__ import annotations
-
 import json
 import os
 import urllib.request
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, Any, Self
 from xml.sax.saxutils import escape
 
 from streaming.local.jars import JarSets
 from streaming.local.java import find_java
 from streaming.local.server import HOST, Server, free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _HERE = Path(__file__).parent
 JARS = JarSets(_HERE / "ivy.xml", _HERE / "jars.sha256", ("yarn",))
