@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from streaming.operations.adoption import reshard
-from streaming.oracle import Oracle
-from streaming.records.model import QUOTA, VERSION_RETENTION_MS, Reason, Stream
+from streaming.records.model import QUOTA, Stream
 from streaming.records.routing import Routing
 from streaming.records.updates import Cause
 from streaming.state import Shard

@@ -48,26 +48,6 @@ def test_entries_are_read_in_their_dialect_and_policy(notation: Notation, patter
     assert story.rows == {}
 
 
-@pytest.mark.rule("names-have-no-notation")
-def test_in_a_literal_group_names_have_no_dialect() -> None:
-    """Nor rows of their own; what no pattern could be is a name as well."""
-    story = Story(LITERAL, replace("a/+", "$share/s/a", notation=MQTT), add("..", notation=WAMP))
-    said = story.then(*map(created, ["a/b", "a", "a/+", "$share/s/a", ".."]))
-    assert said == {added(name, name) for name in ("a/+", "$share/s/a", "..")}
-
-
-def test_what_is_invalid_in_one_dialect_may_be_valid_in_another() -> None:
-    story = Story(WILD)
-    story.then(replace("a/#/b", "a*", notation=MQTT))
-    (problem,) = story.problems
-    assert (problem.reason, "'a/#/b'" in problem.message, "'a*'" in problem.message) == (
-        Reason.INVALID_PATTERN, True, False,
-    )  # fmt: skip
-    story.then(replace("a*"))
-    assert [problem.reason for problem in story.problems] == [Reason.INVALID_PATTERN]
-    assert story.then(created("a*")) == {added("a*", "a*")}
-
-
 @pytest.mark.rule("wamp-star")
 def test_the_policy_is_part_of_what_makes_a_pattern_valid() -> None:
     """An empty component stands for one under the policy `wildcard`, and is nothing elsewhere."""
@@ -103,14 +83,6 @@ def test_the_same_text_in_two_dialects_is_two_entries() -> None:
     assert story.then(created("a.b"), created("a")) == {added("a.b", "*"), added("a", "*")}
     assert story.then(drop("*")) == {unsubscribed("a.b", "*")}
     assert story.then(drop("*", notation=NATS)) == {unsubscribed("a", "*")}
-
-
-@pytest.mark.rule("complete-add")
-def test_a_replacement_in_another_dialect_replaces_all() -> None:
-    story = Story(WILD, replace("*"), add("a/+", notation=MQTT), created("x"), created("a/b"))
-    assert story.then(replace("a.*", notation=NATS), created("a.b")) == {
-        unsubscribed("x", "*"), unsubscribed("a/b", "*", "a/+"), added("a.b", "a.*"),
-    }  # fmt: skip
 
 
 @pytest.mark.rule("empty-complete-add")

@@ -53,13 +53,21 @@ words = st.lists(st.one_of(st.text("ab", min_size=1, max_size=150), st.just(""))
 
 @given(words)
 def test_what_was_written_is_read(told: list[str]) -> None:
-    """A worker may have read a part of it before, and Spark may go back to an earlier state."""
+    """A worker may have read a part of it before, and Spark may go back to an earlier state.
+
+    A worker starts again only when the journal is compacted, not when segments move into parts. Replaced parts stay
+    for some micro-batches.
+    """
     story = Story()
     positions: list[tuple[Position, list[str]]] = []
     former: list[tuple[bytes | None, list[str]]] = []
     for word in told:
+        before, begun = story.journal.position, story.journal.compact_bytes
         story.then(word)
         assert read(story.journal) == story.words
+        if before.end and word and story.journal.compact_bytes == begun:
+            assert story.journal.continues(before)
+            assert read(story.journal, before) == [word]
         positions.append((story.journal.position, story.words))
         for position, known in positions:
             if position.end and story.journal.continues(position):
@@ -68,26 +76,6 @@ def test_what_was_written_is_read(told: list[str]) -> None:
         for stored, known in former[-RETAINED:]:
             assert read(Journal.open(stored, story.archive, tuning=SMALL)) == known
         assert len(story.stored or b"") < INLINE + 60 * (8 + RETAINED * 8)
-
-
-@given(words)
-def test_a_worker_that_was_there_last_reads_on(told: list[str]) -> None:
-    """It need not start again when segments move into parts, only when the journal is compacted."""
-    story = Story()
-    for word in told:
-        before, begun = story.journal.position, story.journal.compact_bytes
-        story.then(word)
-        if before.end and word and story.journal.compact_bytes == begun:
-            assert story.journal.continues(before)
-            assert read(story.journal, before) == [word]
-
-
-@given(words)
-def test_what_is_not_needed_any_more_goes(told: list[str]) -> None:
-    """Replaced parts stay for some micro-batches, and are removed then."""
-    story = Story()
-    for word in told:
-        story.then(word)
     for _ in range(RETAINED + 1):
         story.then("")
     assert (story.stored, story.archive) == (None, {})
