@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
-from matcher.dialects import get_dialect
+from matcher.dialects import DIALECTS
 from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import Rejected
 from streaming.records.columns import Event, SourceColumns, TopicEventColumns
@@ -32,12 +32,10 @@ from streaming.records.model import (
 )
 from streaming.records.parsing import READERS, parse_plain_topic_events
 from streaming.records.updates import Problem
-from streaming.state import ShardState
-from streaming.state.client import Mode
 from streaming.worker.bounds import Bounds
 from streaming.worker.failures import not_applicable
 from streaming.worker.inquiry.answering import Inquiry
-from streaming.worker.rows import STREAMS, InputRows, StreamTopics, label, position
+from streaming.worker.rows import STREAMS, InputRows, StreamTopics, position
 from streaming.worker.signature import Origin, Signer, sets_own_fields
 
 T = TypeVar("T")
@@ -105,29 +103,24 @@ class KeyReader:
     signer: Signer | None = None
     excluded: Mapping[tuple[str, int, int, int], Problem] = field(default_factory=dict)
     observer: Observer | None = None
-    _free_bytes: float = field(init=False)
-    _is_coordinator: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._free_bytes = inf
-        if self.bounds is not None and self.signer is not None:
-            self._free_bytes = min(self.bounds.value_bytes, self.bounds.request_bytes)
-        self._is_coordinator = self.parent == COORDINATOR
+    _free_bytes: float = field(default=inf, init=False)
 
     def read(self, rows: InputRows) -> Reading:
         """Read ordered rows.
 
         Several keys may contain an invalid entry. One of them reports it.
         """
+        if self.bounds is not None and self.signer is not None:
+            self._free_bytes = min(self.bounds.value_bytes, self.bounds.request_bytes)
         found = Reading()
         first, behind = rows.streams.searchsorted((_TOPICS, _CLOCK)).tolist()
-        if self._is_coordinator or behind - first < self.columnar_min_topics:
+        if self.parent == COORDINATOR or behind - first < self.columnar_min_topics:
             self._read(rows, found)
         else:
             self._read(rows.take(slice(first)), found)
             self._read_by_column(rows.take(slice(first, behind)), found)
             self._read(rows.take(slice(behind, None)), found)
-        if self.number == 0 and not self._is_coordinator:
+        if self.number == 0 and self.parent != COORDINATOR:
             _note_suspects(found)
         return found
 
@@ -202,7 +195,7 @@ class KeyReader:
         """
         if payload is not None and len(payload) > self._free_bytes:
             self._check_size(stream, payload, source)
-        if self.number == UNROUTABLE and self._is_coordinator and stream == _SUBSCRIPTIONS and self.bounds:
+        if self.number == UNROUTABLE and self.parent == COORDINATOR and stream == _SUBSCRIPTIONS and self.bounds:
             reason = self.bounds.explain_set(payload)
             if reason is not None:
                 raise reason
@@ -227,23 +220,23 @@ class KeyReader:
         """Return True if this key reports an invalid entry, of all keys that see it."""
         if stream == _CLOCK:
             return not entry % 2
-        return self._is_coordinator or stream == _TOPICS
+        return self.parent == COORDINATOR or stream == _TOPICS
 
     def _reports_misrouted(self, stream: int, entry: int) -> bool:
         """Return True if this key reports an entry as not routable, of all keys that see it."""
         if stream == _GROUPS:
-            return self._is_coordinator
+            return self.parent == COORDINATOR
         if self.number == UNROUTABLE:
             return True
         if stream == _SUBSCRIPTIONS:  # the first shard reports, if there is one
-            return bool(entry % 2) if self._is_coordinator else self.number == 0
+            return bool(entry % 2) if self.parent == COORDINATOR else self.number == 0
         return True
 
     def _is_routed_here(self, event: SingleEvent, entry: int) -> bool:
         """Return True if the JVM and Python place an event on this key."""
         if isinstance(event, TopicEvent):
             return event.parent == self.parent
-        if not self._is_coordinator:
+        if self.parent != COORDINATOR:
             if isinstance(event, SubscriptionRequest | GroupEvent):
                 return event.parent == self.parent
             return isinstance(event, Wake) and (event.parent, event.shard) == (self.parent, self.number)
@@ -280,18 +273,7 @@ def _note_suspects(found: Reading) -> None:
             and event.group not in suspects
             and len(suspects) < MAX_SUSPECTS
         ):
-            signs = get_dialect(event.notation.dialect).wildcards
+            signs = DIALECTS[event.notation.dialect].wildcards
             entry = next((text for text in event.entries if any(sign in text for sign in signs)), None)
             if entry is not None and len(event.parent) + len(event.group) + len(entry) <= _MAX_CHARACTERS:
                 suspects[event.group] = entry
-
-
-def literal_suspects(parent: str, found: Mapping[str, str], state: ShardState) -> Iterator[tuple[str, str, str]]:
-    """Yield parent, group and entry of the groups that are literal and not bound to another parent.
-
-    Without a group event, the entries of these groups are read as names. The texts are cut for
-    the log of the driver.
-    """
-    for name, entry in found.items():
-        if state.mode(name) is Mode.LITERAL and not state.group(name).bound_to:
-            yield label(parent), label(name), label(entry)

@@ -15,6 +15,7 @@ from streaming.records.model import Reason, Source, Stream
 from streaming.records.routing import Routing
 from streaming.records.writing import KafkaRecord, UpdateWriter
 from streaming.state import Shard, ShardDelta, ShardState
+from streaming.state.client import Mode
 from streaming.storage.journal import FORMAT, Journal
 from streaming.storage.store import STATE_CACHE_BYTES, Archives, Key, Kind, S, StateStore
 from streaming.tuning import DEFAULT_TUNING, Tuning
@@ -23,8 +24,8 @@ from streaming.worker.failures import NOT_OF_AN_ENTRY, EntryFailed, decision_fie
 from streaming.worker.inquiry.answering import Asked, answer_coordinator, answer_shard, answers
 from streaming.worker.isolation import Isolation, Ran
 from streaming.worker.quarantine import Decision, left_out, reported
-from streaming.worker.reading import KeyReader, Observer, Reading, literal_suspects
-from streaming.worker.rows import CLOCK, DeadLetters, InputRows, Output, OutputKind, StreamTopics, facts
+from streaming.worker.reading import KeyReader, Observer, Reading
+from streaming.worker.rows import CLOCK, DeadLetters, InputRows, Output, OutputKind, StreamTopics, facts, label
 from streaming.worker.signature import Signer
 
 
@@ -198,7 +199,12 @@ class Worker:
         if former.backfills:  # they continue with the next micro-batch
             output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))
         if found.suspects:
-            output.suspects = list(literal_suspects(shard.parent, found.suspects, former))
+            # Without a group event, the entries of a group are read as names. The driver logs the texts.
+            output.suspects = [
+                (label(shard.parent), label(name), label(entry))
+                for name, entry in found.suspects.items()
+                if former.mode(name) is Mode.LITERAL and not former.group(name).bound_to
+            ]
         if found.inquiries:
             for record in answers(found.inquiries, lambda each: answer_shard(each, former, shard, self._asked)):
                 output.add(OutputKind.ANSWER, record)
