@@ -48,6 +48,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.state.client import Ignored
 from streaming.storage.journal import Journal
 from streaming.worker.signature import SUFFIX_BYTES
+from tests.support import builders
 from tests.support.states import decode_home, encode_home
 
 HOUR = 3_600_000
@@ -62,20 +63,12 @@ def delete(parent: str | None = None, group: str = "g") -> GroupEvent:
     return GroupEvent(group, {}, parent, None)
 
 
-def request(
-    parent: str,
-    *,
-    client: str = "c",
-    group: str = "g",
-    action: Action = Action.COMPLETE_ADD,
-    version: int | None = None,
-    as_of: Place | None = None,
-) -> SubscriptionRequest:
-    return SubscriptionRequest(parent, group, client, action, ("t",), version, as_of=as_of)
+def request(parent: str, *, action: Action = Action.COMPLETE_ADD, **fields: Any) -> SubscriptionRequest:
+    return builders.request(action, "t", **fields)._replace(parent=parent)
 
 
-def leaves(parent: str, *, version: int | None = None, as_of: Place | None = None) -> SubscriptionRequest:
-    return request(parent, action=Action.COMPLETE_REMOVE, version=version, as_of=as_of)
+def leaves(parent: str, **fields: Any) -> SubscriptionRequest:
+    return builders.leave(**fields)._replace(parent=parent)
 
 
 def echo(parent: str, offset: int = 1, bound_to: str | None = None) -> GroupEvent:
@@ -116,8 +109,7 @@ def continued(parent: str, offset: int, asked: int, *, count: int) -> dict[str, 
 
 def read_back(parent: str, offset: int, through: int | None = None) -> SubscriptionRequest:
     """The record that ends a client on a parent, as the coordinator reads it."""
-    through = offset if through is None else through
-    return leaves(parent, as_of=place(offset))._replace(through=place(through))
+    return leaves(parent)._replace(as_of=place(offset), through=place(offset if through is None else through))
 
 
 class Bucket:
@@ -225,7 +217,7 @@ STEPS: dict[str, list[tuple[list[Event], Written]]] = {
         (EACH_PARENT, []),
         ([bind("q")], [group_end("p", 4, "q"), group_end("r", 4, "q")]),
     ],
-    "who leaves elsewhere is not reported": [([bind("p")], []), ([leaves("q"), leaves("q", as_of=place(0))], [])],
+    "who leaves elsewhere is not reported": [([bind("p")], []), ([leaves("q"), read_back("q", 0)], [])],
     "requests of an unknown group are not reported": [([request("p"), request("q")], [])],
     # A client that leaves everywhere: the records carry the place of the request, and its version to check.
     "it is ended where it has asked": [
@@ -542,7 +534,7 @@ def test_what_is_written_is_valid_input() -> None:
     assert parse_group_event(record.value) == GroupEvent("g", {}, "p", place(1), "q")
     ((_, record),) = Bucket(request("p"), leaves("")).outcome.records
     assert parse_subscription(record.value) == read_back("p", 1)._replace(
-        entries=(), ends=dict.fromkeys(("literal", "wildcard"), End(place(1))), later_count=0
+        ends=dict.fromkeys(("literal", "wildcard"), End(place(1))), later_count=0
     )
     ((stream, record),) = Bucket(Tick(5_000), Alarm("p", 1, 1)).outcome.records
     assert (stream, record.key, parse_clock(record.value)) == (Stream.CLOCK, b"p", Wake("p", 1, 5_000))
