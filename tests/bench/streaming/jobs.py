@@ -29,8 +29,8 @@ WORKERS = 2
 WIDE_RATE = 5
 """Topics of another parent per second."""
 
-TURNS, EVENTS, RATE = 4, 30, 4.0
-"""Turns of topic events with and without questions, number of events in each, and events per second."""
+TURNS, RATE = 4, 4.0
+"""Turns of topic events with and without questions, and events per second."""
 
 ANSWER_SECONDS = 60.0
 
@@ -190,6 +190,7 @@ def asking() -> None:
         topics=(1_000_000, "topics of the parent"),
         shards=(4, "shards of the parent"),
         times=(10, "repetitions of each question"),
+        events=(30, "topic events of a turn"),
     )
     system = replace(JOB, environment={"REEXPAND_SHARDS": f"{Workload(parents=1).parents[0]}={options.shards}"})
     found: dict[str, dict[str, float]] = {}
@@ -204,7 +205,7 @@ def asking() -> None:
         waits: dict[str, list[float]] = {"events alone": [], "events during questions": []}
         for turn in range(2 * TURNS):
             with _asked(driver.settings, driver.workload) if turn % 2 else nullcontext():
-                latencies = driver.latencies(EVENTS, RATE)
+                latencies = driver.latencies(options.events, RATE)
             list(waits.values())[turn % 2].extend(1_000 * seconds for seconds in latencies)
     found |= {name: quantiles(several, "ms") for name, several in waits.items()}
     show(found, f"{options.topics:,} topics, {options.shards} shards", as_json=options.json)

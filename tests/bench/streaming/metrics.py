@@ -32,9 +32,6 @@ from tests.bench.streaming.run import UNCOUNTED, at_rate, report, run_arguments
 from tests.bench.streaming.workload import Workload
 from tests.support.scene import repeated
 
-_SCRAPE_SECONDS = 5.0
-"""Three times as often as deploy/monitoring/prometheus.yml asks."""
-
 _BURSTS = 3
 """Bursts of a measurement: together they are about as long as the time between two scrapes."""
 
@@ -58,7 +55,7 @@ Pair = dict[str, dict[str, float]]
 
 
 @contextmanager
-def scraping(port: int, silence: Path) -> Iterator[list[int]]:
+def scraping(port: int, silence: Path, seconds: float) -> Iterator[list[int]]:
     """Request the metrics every few seconds, except while a file exists; yield the sizes of the answers."""
     answers: list[int] = []
 
@@ -67,7 +64,7 @@ def scraping(port: int, silence: Path) -> Iterator[list[int]]:
             with suppress(OSError, HTTPException), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
                 answers.append(len(answer.read()))
 
-    with repeated(scrape, _SCRAPE_SECONDS):
+    with repeated(scrape, seconds):
         yield answers
 
 
@@ -119,7 +116,7 @@ def switched(options: argparse.Namespace) -> tuple[tuple[list[Pair], list[Pair]]
         unlimited = Workload(quota=-1)  # clients gather more topics over all turns than a quota allows
         with (
             Driver(System("job", [*PATCHED, "switched"], environment), broker, folder, unlimited) as driver,
-            scraping(port, silence) as answers,
+            scraping(port, silence, options.scrape) as answers,
         ):
 
             def turns(name: str, measure: Callable[[], dict[str, float]], minutes: float, *most: int) -> list[Pair]:
@@ -181,6 +178,9 @@ def _differences(pairs: Sequence[Pair], name: str) -> list[float]:
 
 def main() -> None:
     parser = run_arguments(__doc__)
+    parser.add_argument(
+        "--scrape", type=float, default=5, help="seconds between two scrapes; deploy/monitoring/prometheus.yml has 15"
+    )
     parser.add_argument("--minutes", type=float, default=8, help="time after which no further turn begins")
     parser.add_argument(
         "--share-at-rate", type=float, default=0.7, help="share of the time for latency; the rest is for bursts (0.7)"

@@ -29,7 +29,7 @@ WAYS: dict[str, dict[str, Any] | None] = {
 }
 """Options of `subscribe("^...")` by the name of the way; None for `PatternConsumer`."""
 
-ALL_SECONDS = 60
+ALL_SECONDS = 120
 
 
 def main() -> None:
