@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from string import Template
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -22,13 +23,16 @@ from starlette.types import Receive, Scope, Send
 
 import matcher
 from matcher.dialects import POLICIES
-from streaming.client.rows import Row
+from streaming.client.rows import Row, Subscriber
 from streaming.console import asking, live
 from streaming.console.access import COOKIE, SESSION_SECONDS, Guard, Sessions, form_token
 from streaming.console.asking import JsonAnswer
 from streaming.console.budget import PATTERNS, fitting, shortened
 from streaming.console.explaining import Explain
 from streaming.console.live import LiveRelation
+
+Answer: TypeAlias = "Mapping[str, Any]"
+"""Content of a response."""
 
 STATIC: Final = Path(__file__).parent / "static"
 _SAMPLE: Final = 20
@@ -149,98 +153,84 @@ class _Page:
         # These wait for the job, which takes seconds.
         return {**found, "explain": _in_turn(self._explain, anyio.CapacityLimiter(THREADS))}
 
-    def _state(self, _: Request) -> JsonAnswer:
+    def _state(self) -> Answer:
         sources = self._sources
-        return JsonAnswer(
-            {
-                **self._live.health()._asdict(),
-                "maxRows": self._live.max_rows,
-                "about": sources.about,
-                "dialects": list(matcher.DIALECTS),
-                "policies": POLICIES,
-                "hasToken": self._sessions.has_token,
-                "hasLetters": sources.letters is not None,
-                "hasTimings": sources.timings is not None,
-            }
-        )
+        return {
+            **self._live.health()._asdict(),
+            "maxRows": self._live.max_rows,
+            "about": sources.about,
+            "dialects": list(matcher.DIALECTS),
+            "policies": POLICIES,
+            "hasToken": self._sessions.has_token,
+            "hasLetters": sources.letters is not None,
+            "hasTimings": sources.timings is not None,
+        }
 
-    def _parents(self, request: Request) -> JsonAnswer:
-        contains, start, size = asking.text(request, "contains", ""), asking.start(request), asking.size(request)
+    def _parents(self, start: int, size: int, contains: str = "") -> Answer:
         found, total, complete = self._live.parents_like(contains, start, size)
         shown = []
         for parent, count in fitting(found, lambda each: len(each[0])):
             with self._live.names(parent) as names:
                 separator = asking.likely_separator(live.sample(names.topics, _SAMPLE))
             shown.append({"parent": parent, "topics": count, "separator": separator})
-        return JsonAnswer({"parents": shown, "total": total, "complete": complete})
+        return {"parents": shown, "total": total, "complete": complete}
 
-    def _level(self, request: Request) -> JsonAnswer:
-        parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
-        separator, after, size = asking.separator(request), asking.text(request, "after", ""), asking.size(request)
+    def _level(self, parent: str, separator: str, size: int, prefix: str = "", after: str = "") -> Answer:
         with self._live.names(parent) as names:
             found, more = live.level(names.topics, prefix, separator, after, size)
         count = self._live.rows.count_of_topic
         branches = [
             {**branch._asdict(), "receivers": count(parent, branch.topic) if branch.topic else None} for branch in found
         ]
-        return JsonAnswer({"branches": branches, "more": more})
+        return {"branches": branches, "more": more}
 
-    def _topics(self, request: Request) -> JsonAnswer:
-        parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
-        after, size = asking.text(request, "after", ""), asking.size(request)
+    def _topics(self, parent: str, size: int, prefix: str = "", after: str = "") -> Answer:
         with self._live.names(parent) as names:
             found, total = live.page(names.topics, prefix, after, size), live.count(names.topics, prefix)
         shown = fitting(found, len)
         more = shown[-1] if len(shown) < len(found) or len(found) == size else ""
         count = self._live.rows.count_of_topic
-        topics = [{"topic": name, "receivers": count(parent, name)} for name in shown]
-        return JsonAnswer({"topics": topics, "total": total, "more": more})
+        return {"topics": [{"topic": name, "receivers": count(parent, name)} for name in shown],
+                "total": total, "more": more}  # fmt: skip
 
-    def _receivers(self, request: Request) -> JsonAnswer:
-        parent, topic = asking.text(request, "parent"), asking.text(request, "topic")
-        rows = self._live.rows.page_of_topic(parent, topic, asking.start(request), asking.size(request))
-        return JsonAnswer({"rows": _rows(rows), "total": self._live.rows.count_of_topic(parent, topic)})
+    def _receivers(self, parent: str, topic: str, start: int, size: int) -> Answer:
+        rows = self._live.rows
+        return {"rows": _rows(rows.page_of_topic(parent, topic, start, size)),
+                "total": rows.count_of_topic(parent, topic)}  # fmt: skip
 
-    def _subscribers(self, request: Request) -> JsonAnswer:
-        parent, contains = asking.text(request, "parent"), asking.text(request, "contains", "")
-        found, total, complete = self._live.subscribers(parent, asking.start(request), asking.size(request), contains)
+    def _subscribers(self, parent: str, start: int, size: int, contains: str = "") -> Answer:
+        found, total, complete = self._live.subscribers(parent, start, size, contains)
         count = self._live.rows.count_of_subscriber
-        return JsonAnswer(
-            {
-                "subscribers": [
-                    {"group": each.group, "client": each.client_id, "part": each.part, "topics": count(each)}
-                    for each in fitting(found, lambda each: sum(len(text or "") for text in each[1:]))
-                ],
-                "total": total,
-                "complete": complete,
-            }
-        )
+        shown = [
+            {"group": each.group, "client": each.client_id, "part": each.part, "topics": count(each)}
+            for each in fitting(found, lambda each: sum(len(text or "") for text in each[1:]))
+        ]
+        return {"subscribers": shown, "total": total, "complete": complete}
 
-    def _received(self, request: Request) -> JsonAnswer:
-        subscriber = asking.subscriber(request)
-        rows = self._live.rows.page_of_subscriber(subscriber, asking.start(request), asking.size(request))
-        return JsonAnswer({"rows": _rows(rows), "total": self._live.rows.count_of_subscriber(subscriber)})
+    def _received(self, subscriber: Subscriber, start: int, size: int) -> Answer:
+        rows = self._live.rows
+        return {"rows": _rows(rows.page_of_subscriber(subscriber, start, size)),
+                "total": rows.count_of_subscriber(subscriber)}  # fmt: skip
 
-    def _explain(self, request: Request) -> JsonAnswer:
-        return JsonAnswer(self._sources.explain(asking.subscriber(request), asking.text(request, "topic")))
+    def _explain(self, subscriber: Subscriber, topic: str) -> Answer:
+        return self._sources.explain(subscriber, topic)
 
-    def _letters(self, request: Request) -> JsonAnswer:
+    def _letters(self, start: int, size: int, reason: str = "") -> Answer:
         if self._sources.letters is None:
-            return JsonAnswer({"letters": [], "total": 0, "counts": {}, "cut": 0, "error": "no dead letters are read"})
-        reason = asking.text(request, "reason", "")
-        return JsonAnswer(self._sources.letters(reason, asking.start(request), asking.size(request)))
+            return {"letters": [], "total": 0, "counts": {}, "cut": 0, "error": "no dead letters are read"}
+        return self._sources.letters(reason, start, size)
 
-    def _timings(self, _: Request) -> JsonAnswer:
+    def _timings(self) -> Answer:
         batches = None if self._sources.timings is None else self._sources.timings()
-        seconds = [second._asdict() for second in self._live.changes.seconds()]
-        return JsonAnswer({"batches": batches, "seconds": seconds})
+        return {"batches": batches, "seconds": [second._asdict() for second in self._live.changes.seconds()]}
 
 
 def _in_turn(
-    answer: Callable[[Request], JsonAnswer], threads: anyio.CapacityLimiter
+    question: Callable[..., Answer], threads: anyio.CapacityLimiter
 ) -> Callable[[Request], Awaitable[JsonAnswer]]:
     async def endpoint(request: Request) -> JsonAnswer:
-        return await anyio.to_thread.run_sync(answer, request, limiter=threads)
+        given = asking.arguments(request, question)
+        return JsonAnswer(await anyio.to_thread.run_sync(partial(question, **given), limiter=threads))
 
     return endpoint
 

@@ -1,6 +1,7 @@
 """Requests of the page: checked parameters, and the playground that tries a pattern on topics."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import Parameter, signature
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -87,51 +88,51 @@ class JsonAnswer(Response):
         return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
 
 
-def text(request: Request, name: str, default: str | None = None) -> str:
-    """Return a parameter.
-
-    Raises:
-        HTTPException: the parameter is missing and has no default.
-    """
+def _text(request: Request, name: str, default: str | None = None) -> str:
     found = request.query_params.get(name, default)
     if found is None:
         raise HTTPException(400, f"the parameter {name} is missing")
     return found
 
 
-def number(request: Request, name: str, default: int, most: int) -> int:
-    """Return a parameter that is a number from 0.
-
-    Raises:
-        HTTPException: the parameter is not a number, or greater than `most`.
-    """
+def _number(request: Request, name: str, default: int, most: int) -> int:
     found = request.query_params.get(name, str(default))
     if not (found.isascii() and found.isdigit() and len(found) <= len(str(most)) and int(found) <= most):
         raise HTTPException(400, f"the parameter {name} must be a number from 0 to {most}")
     return int(found)
 
 
-def size(request: Request) -> int:
-    """Return the requested number of lines."""
-    return number(request, "size", PAGE, MAX_PAGE) or PAGE
-
-
-def start(request: Request) -> int:
-    """Return the number of lines to skip."""
-    return number(request, "start", 0, _MAX_START)
-
-
-def subscriber(request: Request) -> Subscriber:
-    """Return the requested subscriber. Without `part` it is the whole client."""
-    parent, group, client = (text(request, name) for name in ("parent", "group", "client"))
+def _subscriber(request: Request) -> Subscriber:
+    parent, group, client = (_text(request, name) for name in ("parent", "group", "client"))
     return Subscriber(parent, group, client, request.query_params.get("part") or None)
 
 
-def separator(request: Request) -> str:
-    """Return the separator of names."""
-    found = text(request, "separator", SEPARATORS[0])
+def _separator(request: Request) -> str:
+    found = _text(request, "separator", SEPARATORS[0])
     if found not in SEPARATORS:
         raise HTTPException(400, f"the parameter separator must be one of {' '.join(SEPARATORS)}")
+    return found
+
+
+_PARSERS: Final[Mapping[str, Callable[[Request], Any]]] = {
+    "start": lambda request: _number(request, "start", 0, _MAX_START),
+    "size": lambda request: _number(request, "size", PAGE, MAX_PAGE) or PAGE,
+    "separator": _separator,
+    "subscriber": _subscriber,  # without `part` the whole client
+}
+"""Parsers of the parameters that are not strings, by name."""
+
+
+def arguments(request: Request, question: Callable[..., object]) -> dict[str, Any]:
+    """Return the parameters of a request that a question takes, by name.
+
+    Raises:
+        HTTPException: a parameter is missing and has no default, or is invalid.
+    """
+    found = {}
+    for name, taken in signature(question).parameters.items():
+        default = None if taken.default is Parameter.empty else str(taken.default)
+        found[name] = _PARSERS[name](request) if name in _PARSERS else _text(request, name, default)
     return found
 
 
