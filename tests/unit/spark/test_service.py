@@ -299,7 +299,8 @@ def test_settings_of_a_start_apply_when_the_planned_micro_batch_is_committed(
     terms = iter([Terms(settings("/former"), 7), Terms(SETTINGS)])
     monkeypatch.setattr(notes, "settings_of_plan", lambda *_: next(terms))
     monkeypatch.setattr(query, "until", lambda _, stop, through: stop if through is None else lambda _: True)
-    monkeypatch.setattr(threading.Event, "wait", polled(lambda: True))
+    stops = iter([True])
+    monkeypatch.setattr(threading.Event, "wait", polled(lambda: next(stops)))
     service.run(settings())
     assert running.steps[-4:] == ["start /former", "end", "start /c", "end"]
 
