@@ -28,7 +28,6 @@ class BatchReport(NamedTuple):
         records: number of records that it has read.
         ended: time of its commit, in seconds since the epoch.
         phases: seconds of each phase, by Spark's name.
-        read: positions in the inputs after the micro-batch.
         counts: number of updates, dead letters and ignored entries, by kind.
         state_keys: number of keys with a state.
         state_bytes: memory of Spark's state stores, in bytes.
@@ -38,7 +37,6 @@ class BatchReport(NamedTuple):
     records: int
     ended: float
     phases: Mapping[str, float]
-    read: Offsets
     counts: Counter[str]
     keys: list[KeyFacts]
     state_keys: int
@@ -50,14 +48,11 @@ class BatchReport(NamedTuple):
         phases = {name: milliseconds / 1_000 for name, milliseconds in progress["durationMs"].items()}
         began = datetime.fromisoformat(progress["timestamp"]).timestamp() if "timestamp" in progress else 0.0
         operators = progress.get("stateOperators", [])
-        (source, *_) = progress.get("sources") or [{}]
-        positions: Mapping[str, Mapping[str, int]] = source.get("endOffset") or {}
         return cls(
             progress["batchId"],
             progress["numInputRows"],
             began + phases.get(TOTAL, 0.0),
             phases,
-            {topic: {int(number): end for number, end in ends.items()} for topic, ends in positions.items()},
             counts,
             keys,
             sum(each.get("numRowsTotal", 0) for each in operators),

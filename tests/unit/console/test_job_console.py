@@ -25,8 +25,8 @@ def test_it_shows_what_is_received_and_the_micro_batches_of_the_job(broker: Simu
     page = JobConsole(settings(broker.address))
     phases = {TOTAL: 2.0, "addBatch": 1.5}
     counts = Counter({"add:SUBSCRIBED": 2, "remove:UNSUBSCRIBED": 1, "dead-letter:not-json": 4})
-    page.follow(BatchReport(7, 3, 100.0, phases, {}, counts, [], 0, 0))
-    page.follow(BatchReport(8, 0, 101.0, phases, {}, Counter(), [], 0, 0))
+    page.follow(BatchReport(7, 3, 100.0, phases, counts, [], 0, 0))
+    page.follow(BatchReport(8, 0, 101.0, phases, Counter(), [], 0, 0))
     client = TestClient(Starlette(routes=page.routes()), base_url="http://127.0.0.1")
     try:
         assert eventually(lambda: client.get("/api/state").json()["rows"] == 1)
