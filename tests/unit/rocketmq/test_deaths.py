@@ -23,8 +23,13 @@ def test_a_birth_does_not_hide_an_end(unknown: int, ends: int, births: list[int]
     [
         ([(10, 15, False), (10, 13, True)], 1, (9, 13, True), [(9, 13, False)]),
         ([(10, 10, False), (10, 9, True)], 0, (10, 8, True), [(10, 8, True), (8, 8, False)]),
+        ([(10, 10, False), (10, 9, True)], 1, (9, 8, True), [(9, 8, True), (8, 8, False)]),
     ],
-    ids=["what a search does not explain is usual from then on", "an end during a search is searched for again"],
+    ids=[
+        "what a search does not explain is usual from then on",
+        "an end during a search is searched for again",
+        "an end after a found one is searched for again",
+    ],
 )
 def test_a_search_explains_the_difference(
     first: list[tuple[int, int, bool]], found: int, during: tuple[int, int, bool], after: list[tuple[int, int, bool]]
