@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from rocketmq.grpc_protocol import TelemetryCommand
 
-from streaming.client import Op
+from streaming.client import UPDATES, Op
 from streaming.errors import LiteSubscriptionRefused
+from streaming.kafka.reader import TopicReader
 from streaming.records.model import Action
 from streaming.records.updates import Cause
 from streaming.rocketmq import consumer as consumers
@@ -24,6 +24,7 @@ from streaming.rocketmq.official import OfficialConsumer, refusal
 from streaming.rocketmq.requests import LiteRequest
 from streaming.rocketmq.subscriptions import Keeper, OwnLiteTopics
 from tests.support.processes import eventually
+from tests.support.simulated import Simulated
 from tests.support.update_records import add, remove
 from tests.unit.rocketmq.test_consumer import change
 
@@ -156,38 +157,18 @@ def test_a_refusal_at_the_start_is_an_error() -> None:
 # The whole consumer.
 
 
-class Kafka:
+class Kafka(Simulated):
     """The broker that librdkafka simulates, with the topics of the job."""
 
-    def __init__(self) -> None:
-        self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
-        (broker,) = self._producer.list_topics(timeout=60).brokers.values()
-        self.address = f"{broker.host}:{broker.port}"
-        self.write(remove("nothing", client="nobody"))
-
-    def write(self, *records: tuple[bytes, bytes | None]) -> None:
+    def write(self, *records: Any, topic: str = UPDATES, **options: Any) -> None:
         """Append updates, as the job does."""
-        for key, value in records:
-            self._producer.produce("lite-subscription-updates", key=key, value=value)
-        assert self._producer.flush(60) == 0
+        super().write(*records, topic=topic, **options)
 
     def requests(self, topic: str = "lite-subscription-events") -> list[dict[str, Any]]:
         """All requests of consumers."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.address, "group.id": "tests", "enable.partition.eof": True, "log_level": 0}
-        )
-        unread = set(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in unread])
-        found: list[dict[str, Any]] = []
-        while unread:
-            message = consumer.poll(60)
-            assert message is not None
-            if message.error():
-                unread.discard(message.partition())
-            else:
-                found.append(orjson.loads(message.value() or b""))
-        consumer.close()
-        return found
+        with TopicReader(self.address, {}) as reader:
+            messages = [message for block in reader.read(reader.spans([topic])) for message in block]
+        return [orjson.loads(message.value() or b"") for message in messages]
 
 
 @pytest.fixture

@@ -29,13 +29,28 @@ from tests.support.processes import eventually
 from tests.support.rocketmq import be_patient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pytest
 
 
+def _accepts(kind: Callable[[], Any]) -> Callable[[Any, Any, Any], Any]:
+    """Return a method that answers any request with success."""
+
+    def answer(_: Any, __: Any, ___: Any) -> Any:
+        found = kind()
+        found.status.code = Code.OK
+        return found
+
+    return answer
+
+
 class PlayedProxy(MessagingServiceServicer):  # type: ignore[misc] # untyped
     """Answers as a proxy does that knows those clients only whose settings it has."""
+
+    SyncLiteSubscription = _accepts(SyncLiteSubscriptionResponse)
+    QueryAssignment = _accepts(QueryAssignmentResponse)
+    NotifyClientTermination = _accepts(NotifyClientTerminationResponse)
 
     def __init__(self, port: int) -> None:
         self.known = threading.Event()
@@ -76,24 +91,6 @@ class PlayedProxy(MessagingServiceServicer):  # type: ignore[misc] # untyped
         """Know the client or not."""
         answer = HeartbeatResponse()
         answer.status.code = Code.OK if self.known.is_set() else Code.UNRECOGNIZED_CLIENT_TYPE
-        return answer
-
-    def SyncLiteSubscription(self, _: Any, __: Any) -> Any:  # noqa: N802
-        """Take any."""
-        answer = SyncLiteSubscriptionResponse()
-        answer.status.code = Code.OK
-        return answer
-
-    def QueryAssignment(self, _: Any, __: Any) -> Any:  # noqa: N802
-        """Give nothing."""
-        answer = QueryAssignmentResponse()
-        answer.status.code = Code.OK
-        return answer
-
-    def NotifyClientTermination(self, _: Any, __: Any) -> Any:  # noqa: N802
-        """Take it."""
-        answer = NotifyClientTerminationResponse()
-        answer.status.code = Code.OK
         return answer
 
 
