@@ -97,7 +97,7 @@ def eager_updates(
     batch: MicroBatch,
     announcer: Announcer,
     by_column: list[GroupBackfills],
-    beyond: "Beyond",
+    beyond: "Beyond | None",
 ) -> Iterator[Update]:
     """Yield the updates of changed groups on the topics that exist before and after the micro-batch.
 
@@ -105,7 +105,8 @@ def eager_updates(
         batch: the micro-batch.
         announcer: makes the updates.
         by_column: takes the backfills whose step goes by column.
-        beyond: takes the clients whose change concerns more topics than their quota, which are to be counted first.
+        beyond: takes the clients whose change concerns more topics than their quota, which are to be counted first;
+            None if no quota can apply.
     """
     lagging = dict.fromkeys(key.group for key in batch.state.backfills)
     are_many = len(batch.state.topics) > batch.tuning.backfill_topics
@@ -113,7 +114,7 @@ def eager_updates(
     for key, change in batch.changed.items():
         by_group.setdefault(key.group, {})[key] = change
     for group, changes in by_group.items():
-        if group not in lagging:
+        if beyond is not None and group not in lagging:
             for key in _clients_beyond(batch, group, changes):
                 beyond[key] = GroupComparison(batch, announcer, group, {key: changes.pop(key)}, None)
         backfills = GroupBackfills(batch, group, changes, len(lagging)) if are_many or group in lagging else None
@@ -302,7 +303,7 @@ def compared_updates(
     announcer: Announcer,
     renewed: Interests | None,
     by_column: list[GroupBackfills],
-    beyond: Beyond,
+    beyond: Beyond | None,
 ) -> Iterator[Update]:
     """Yield the updates of topics that come or go, and of changed clients on the other topics.
 
@@ -311,7 +312,7 @@ def compared_updates(
         announcer: makes the updates.
         renewed: interests after the micro-batch of the clients that changed; None for none.
         by_column: takes the backfills whose step goes by column.
-        beyond: takes the clients whose change on other topics is left to their quota.
+        beyond: takes the clients whose change on other topics is left to their quota; None if no quota can apply.
     """
     if batch.topics.single:
         yield from lazy_updates(batch, announcer, renewed)

@@ -65,10 +65,10 @@ def expand(
     announcer = Announcer(batch)
     renewed = _renewed(batch)
     steps: list[GroupBackfills] = []
-    beyond: Beyond = {}
+    beyond: Beyond | None = {} if _may_exceed_quotas(batch) else None
     single: Iterator[Update] = compared_updates(batch, announcer, renewed, steps, beyond)
     columns: Iterator[UpdateColumns] = chain.from_iterable(map(step_columns, steps))
-    if _may_exceed_quotas(batch):
+    if beyond is not None:
         bulk = BulkUpdates(batch, renewed)
         single, columns = capped_updates(batch, announcer, single, bulk, beyond), chain(bulk.columns(), columns)
     else:

@@ -209,9 +209,6 @@ class CreationOrder:
         self._names: list[str] = []  # also those of deleted topics
         self._places: dict[str, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._names)
-
     def span(self, first: str, last: str, topics: Topics) -> TopicSpan:
         """Return the topics from `first` to `last`; none if `first` is not stored."""
         if not self._names:

@@ -321,7 +321,7 @@ class ShardState(ShardGroups):
         return self._footprint.memory_bytes(
             text_bytes=text_bytes,
             topics=len(self.topics),
-            indexes=len(self._targets or ()) + bool(self._order),
+            indexes=(0 if self._targets is None else len(self._targets)) + bool(self.backfills),
             clients=len(self.clients.present),
         )
 
@@ -350,7 +350,7 @@ class ShardState(ShardGroups):
                 former = pinned(key.group, filter(None, (each, backfills.get(key))))
                 self._held.update(dict.fromkeys((*self.clients_of(key.group), *former)))
         self.latest_order = max(self.latest_order, delta.latest_order or delta.latest_of_entries) if self else 0
-        if not self.backfills:
+        if delta.backfills and not self.backfills:
             self._order = CreationOrder()
         self._renew_interests(affected)
 
@@ -371,7 +371,8 @@ class ShardState(ShardGroups):
             self._deadlines.add(delta.added)
         if self._targets is not None:
             self._targets.apply(delta)
-        self._order.apply(delta)
+        if self.backfills:
+            self._order.apply(delta)
 
     def complete_backfills(self) -> None:
         """Treat the changes that several micro-batches carry out as carried out."""
