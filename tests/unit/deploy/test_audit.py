@@ -4,7 +4,6 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pyspark
-import pytest
 
 from tests.audit import jar_names
 
@@ -35,7 +34,6 @@ def test_each_jar_of_spark_has_a_name() -> None:
     assert [each.name for each in jars if not jar_names.of_file(each).group] == []
 
 
-@pytest.mark.parametrize("list_", ["jars-s3"])
-def test_each_locked_jar_that_has_no_report_of_ivy_has_a_name(list_: str) -> None:
-    lines = (ROOT / "streaming" / "local" / f"{list_}.sha256").read_text(encoding="utf-8").splitlines()
+def test_each_locked_jar_that_has_no_report_of_ivy_has_a_name() -> None:
+    lines = (ROOT / "streaming" / "local" / "jars-s3.sha256").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if not jar_names.of_name(line.split()[1]).group] == []

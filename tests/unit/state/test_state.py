@@ -134,12 +134,8 @@ def test_a_shared_view_stays_shared() -> None:
     assert both.literal is both.wildcard
     apart = clients[ClientKey("g", "apart")]
     assert apart.literal != apart.wildcard
-
-
-def test_the_default_notation_stays_the_one_object() -> None:
-    """States write it as nothing, and tell it by identity."""
-    (plain, other) = decode(encode(filled())).clients[ClientKey("g", "shared")].literal.blocks
-    assert plain.notation is LITE
+    (plain, other) = both.literal.blocks
+    assert plain.notation is LITE, "states omit the default notation, and recognize it by identity"
     assert other.notation == WAMP
 
 
