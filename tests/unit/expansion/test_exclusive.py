@@ -39,7 +39,7 @@ from tests.support.story import (
 
 GONE = GroupEvent("g", {}, "p", Place(0, 1_000, 0), "q")
 AB, T = [created("a"), created("b")], created("t")
-TWO_CLIENTS = [EXCLUSIVE, replace("*"), replace("*", client="d")]
+TWO_CLIENTS: list[Event] = [EXCLUSIVE, replace("*"), replace("*", client="d")]
 OPTION = {"type": "TAIL_N", "value": 5}
 
 

@@ -276,7 +276,11 @@ def test_the_echo_of_a_move_does_not_touch_what_was_set_after_it(former: tuple[E
 def test_an_add_comes_from_the_event_that_completes_it(last: str) -> None:
     """It has the version of the request, and its offset option if the request is that event."""
     option = {"type": "TAIL_N", "value": 5}
-    events = {"topics": created("t"), "subscriptions": replace("*", version=7, option=option), "groups": WILD}
+    events: dict[str, Event] = {
+        "topics": created("t"),
+        "subscriptions": replace("*", version=7, option=option),
+        "groups": WILD,
+    }
     story = Story(*(event for stream, event in events.items() if stream != last))
     story.then(events[last])
     update = story.only_update

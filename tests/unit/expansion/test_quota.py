@@ -402,9 +402,8 @@ def test_a_request_may_be_capped_in_place_of_refused() -> None:
 
 @pytest.mark.rule("capped-request")
 def test_capped_requests_leave_the_same_whatever_comes_first() -> None:
-    events: list[Event] = [
-        *(TWO, replace("*", "c"), add("b", client="d"), *ABC, replace("b", client="e"), deleted("b"), created("b")),
-    ]
+    groups_and_requests: list[Event] = [TWO, replace("*", "c"), add("b", client="d")]
+    events = [*groups_and_requests, *ABC, replace("b", client="e"), deleted("b"), created("b")]
     together = Story(*sorted(events, key=lambda event: ORDER.index(type(event))), shard=CAPPING)
     orders: list[list[Event]] = [events, [*events[3:], *events[:3]], [*events[1:], TWO]]
     for order in orders:

@@ -121,7 +121,8 @@ def test_a_state_is_what_was_encoded(made: ShardState) -> None:
     subscriptions = [each for client in again.clients.values() for each in client]
     assert all(isinstance(each, Subscription) for each in subscriptions)
     held = [block for each in subscriptions for block in each.blocks]
-    assert all(isinstance(block, Block) and isinstance(block.notation, Notation) for block in held)
+    assert all(isinstance(block, Block) for block in held)
+    assert all(isinstance(block.notation, Notation) for block in held)
     assert all(isinstance(metadata, TopicMetadata) for metadata in again.topics.values())
     assert all((metadata is NO_METADATA) is (metadata == NO_METADATA) for metadata in again.topics.values())
     assert encode(again) == data
@@ -325,8 +326,16 @@ def test_nothing_left_is_an_empty_state() -> None:
     """Which the job removes instead of storing it."""
     made = filled()
     changes = Journal.open(encode(made))
-    kept = (made.groups, made.clients, made.last_requests, made.selectors, made.alarms, made.backfills)
-    delta = ShardDelta(dict.fromkeys(made.topics), {}, *map(dict.fromkeys, kept))
+    delta = ShardDelta(
+        dict.fromkeys(made.topics),
+        {},
+        dict.fromkeys(made.groups),
+        dict.fromkeys(made.clients),
+        dict.fromkeys(made.last_requests),
+        dict.fromkeys(made.selectors),
+        dict.fromkeys(made.alarms),
+        dict.fromkeys(made.backfills),
+    )
     made.apply(delta)
     assert not made
     assert append(changes, made, delta).stored is None
