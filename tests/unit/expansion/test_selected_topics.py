@@ -198,6 +198,16 @@ def test_a_request_that_brings_a_selector_and_another_set_is_the_cause_of_both()
     assert story.then(replace("a", "b", "e", tag="y || x")) == {selected("b", "b"), subscribed("e", "e")}
 
 
+@pytest.mark.rule("causes-of-policies")
+def test_a_group_event_that_changes_nothing_is_not_the_cause() -> None:
+    """Nor is one that changes the quota."""
+    story = Story(WILD, replace("*"), created("t", "y"))
+    assert story.then(WILD, add("z", client="d", tag="x")) == {deselected("t", "*")}
+    assert story.only_update.source.topic == "subscriptions"
+    assert story.then(bound(quota=7), add("z", client="d", tag="y")) == {selected("t", "*")}
+    assert story.then(bound(wildcard=False), add("z", client="d", tag="x")) == {degrouped("t", "*")}
+
+
 def test_of_the_shards_of_a_parent_the_first_counts_a_replacement() -> None:
     for number in range(2):
         story = Story(WILD, replace("*", tag="x"), shard=Shard("p", number))
