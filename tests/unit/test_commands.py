@@ -65,7 +65,7 @@ NOT_RUN = {
     "docker build": "needs a container engine; tests/containers builds the image where there is one",
     "docker compose": "needs a container engine; tests/containers runs it where there is one",
     "docker run": "needs a container engine",
-    "eval": "a shell's own completion; test_shell_completion_knows_the_verbs asks for what it asks",
+    "eval": "a shell's own completion; test_shell_completion_offers_the_verbs asks for what it asks",
     "kcat": "a program of others, which may be missing",
     "kubectl apply": "needs a cluster; unit/deploy/test_kubernetes.py renders what is applied",
     "kubectl create": "needs a cluster",
@@ -152,7 +152,7 @@ def test_the_test_that_runs_a_whole_page_reads_it(page: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", RUN_BY)
-def test_what_runs_it_exists(kind: str) -> None:
+def test_the_test_that_runs_a_command_exists(kind: str) -> None:
     """And speaks of the verb."""
     text = (ROOT / "tests" / RUN_BY[kind]).read_text(encoding="utf-8")
     assert kind.rsplit(maxsplit=1)[-1].rpartition(".")[2] in text or "PAGE" in text
@@ -198,7 +198,7 @@ def test_each_test_is_in_make_test_or_in_make_check_unless_it_is_long(marks: tup
     assert runs("test") + runs("check") == ("main" in marks or "long" not in marks)
 
 
-def test_shell_completion_knows_the_verbs() -> None:
+def test_shell_completion_offers_the_verbs() -> None:
     completion = get_completion_class("bash")
     assert completion
     found = completion(main, {}, "reexpand", "_REEXPAND_COMPLETE").get_completions([], "watch-")

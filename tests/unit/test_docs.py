@@ -52,7 +52,7 @@ def test_every_command_has_help_with_an_example(command: str, option: str) -> No
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_says_what_it_does(command: str) -> None:
+def test_every_option_has_help(command: str) -> None:
     parameters = main.commands[command].get_params(click.Context(main.commands[command], **main.context_settings))
     options = [option for option in parameters if isinstance(option, click.Option)]
     assert [option.name for option in options if not option.help] == []
@@ -209,7 +209,7 @@ def test_every_feature_is_compared_with_all_systems() -> None:
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name)
-def test_what_we_have_is_named(feature: Feature) -> None:
+def test_our_features_name_a_command_or_a_page(feature: Feature) -> None:
     """By a command that exists, or a page; else the cell begins with "no"."""
     commands = [code.split() for code in re.findall(r"`((?:reexpand|make) [^`]+)`", feature.own)]
     assert [words for words in commands if not _exists(words)] == []

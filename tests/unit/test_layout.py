@@ -130,7 +130,7 @@ def classes() -> Iterator[tuple[File, ast.ClassDef]]:
                 yield file, node
 
 
-def test_no_class_name_stands_twice() -> None:
+def test_class_names_are_unique() -> None:
     """In `streaming/`."""
     places: dict[str, list[File]] = defaultdict(list)
     for file, node in classes():

@@ -38,7 +38,7 @@ def test_every_version_is_what_its_requests_say() -> None:
         assert [settled(shared) for _, shared in versions] == [plain for plain, _ in versions]
 
 
-def test_a_version_knows_what_its_request_changed() -> None:
+def test_a_version_has_the_changes_of_its_request() -> None:
     first = Blocks((Block(1, 0, 1, LITE, ("a", "b")),))
     second = without_and_with(first, LITE, ["b", "c"], Block(2, 0, 2, LITE, ("b", "c")))
     assert isinstance(second, Blocks)

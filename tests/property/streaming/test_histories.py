@@ -95,7 +95,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
 @settings(max_examples=max(20, EXAMPLES // 3))
 @example(seed=23_267_772, length=90, routing=Routing({"p": 2}, 0))  # a kept count was stale
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings)
-def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length: int, routing: Routing) -> None:
+def test_columns_give_the_updates_of_single_topics(profile: str, seed: int, length: int, routing: Routing) -> None:
     """The same updates, dead letters and counts after each micro-batch, to the byte."""
     random = Random(seed)
     records = history(random, length, PROFILES[profile])

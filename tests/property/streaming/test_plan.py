@@ -31,7 +31,7 @@ routings = st.builds(Routing, st.fixed_dictionaries({}, optional={"p": st.intege
 @pytest.mark.parametrize("profile", PROFILES)
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(2, 100), routing=routings)
-def test_a_plan_says_what_happens(profile: str, seed: int, length: int, routing: Routing) -> None:
+def test_a_plan_is_what_happens(profile: str, seed: int, length: int, routing: Routing) -> None:
     """Each update of the micro-batch that reads the event, and no other; the state stays as it was."""
     random = Random(seed)
     *records, last = history(random, length, PROFILES[profile])

@@ -71,7 +71,7 @@ def test_every_panel_has_a_place_of_its_own() -> None:
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
 
 
-def test_every_single_value_says_when_it_is_red() -> None:
+def test_every_single_value_panel_has_thresholds() -> None:
     """Grafana's own rule is: from 80 on."""
     stats = [panel for panel in DASHBOARD["panels"] if panel["type"] == "stat"]
     assert all("thresholds" in panel["fieldConfig"]["defaults"] for panel in stats)

@@ -61,7 +61,7 @@ def story() -> Story:
 
 
 @pytest.mark.rule("backfill")
-def test_it_goes_on_with_each_batch_in_order_of_creation(story: Story) -> None:
+def test_a_backfill_continues_with_each_batch_in_order_of_creation(story: Story) -> None:
     assert story.then(wake(0)) == {subscribed("c", "*"), subscribed("d", "*")}
     assert list(story.state.backfills) == [KEY]
     assert story.then(wake(0)) == {subscribed("e", "*")}
@@ -76,7 +76,7 @@ def test_a_backfill_completes_when_few_topics_are_left(story: Story) -> None:
     assert story.state.backfills == {}
 
 
-def test_what_the_request_said_is_in_all_updates() -> None:
+def test_version_and_offset_option_are_in_all_updates_of_a_backfill() -> None:
     """Its version and where to start; and what the group says of offsets of who leaves."""
     option = {"type": "TAIL_N", "value": 3}
     story = Story(bound(quota=-1, resets="unsubscribe"), *map(created, "abc"))
@@ -127,7 +127,7 @@ def test_events_meanwhile_are_applied_at_once(
 
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize("topic", [*"cdefg"])
-def test_what_goes_was_any_of_those_to_go_through(topic: str, anew: bool) -> None:  # noqa: FBT001
+def test_any_topic_that_a_backfill_has_not_reached_may_be_deleted(topic: str, anew: bool) -> None:  # noqa: FBT001
     """Another worker finds the same ones left."""
     story = Story(UNLIMITED, *map(created, "abcdefg"))
     story.then(replace("*"))
@@ -140,7 +140,7 @@ def test_what_goes_was_any_of_those_to_go_through(topic: str, anew: bool) -> Non
 
 
 @pytest.mark.rule("backfill")
-def test_what_was_not_said_follows_the_former_request() -> None:
+def test_topics_that_a_backfill_has_not_reached_follow_the_former_request() -> None:
     story = Story(UNLIMITED, *map(created, ["a__1", "a__2", "b__1", "b__2", "a__3", "b__3"]))
     story.then(replace("a__*"))
     story.then(wake(0))
@@ -162,7 +162,7 @@ def test_leaving_is_carried_out_in_slices_too() -> None:
 
 
 @pytest.mark.rule("backfill")
-def test_who_has_left_gives_up_the_rest_when_its_group_becomes_exclusive() -> None:
+def test_a_client_that_left_gives_up_the_rest_when_its_group_becomes_exclusive() -> None:
     """Such a client is no client of the group any more, and still holds topics."""
     story = Story(UNLIMITED, replace("*"), *map(created, "abcde"))
     story.then(leave())
@@ -218,7 +218,7 @@ def test_the_rest_follows_the_former_request_when_a_quota_comes() -> None:
     ],
     ids=["quota", "few"],
 )
-def test_little_and_what_a_quota_concerns_is_carried_out_at_once(group: GroupEvent, event: SubscriptionRequest) -> None:
+def test_small_changes_and_quotas_need_no_backfill(group: GroupEvent, event: SubscriptionRequest) -> None:
     story = Story(group, *map(created, "abcde"))
     story.then(event)
     assert story.state.backfills == {}
@@ -275,7 +275,7 @@ def test_receive_all_goes_in_slices_whatever_the_quota() -> None:
     assert story.held() == ["a", "b"]
 
 
-def test_another_worker_counts_what_a_client_has_not_yet_given_up() -> None:
+def test_another_worker_counts_topics_that_a_client_has_not_yet_given_up() -> None:
     """A quota may hold as soon as it asks for something else."""
     story = Story(bound(quota=2), replace(), *map(created, "abcde"))
     other, client = decode(encode(story.state)), ClientKey("g", "c")

@@ -182,7 +182,7 @@ def test_a_topic_that_its_client_gives_up_is_released_to_the_next(last: Event) -
     ],
     ids=["lease", "narrower set", "not the holder", "new subscriber", "deleted topic", "recreated topic"],
 )
-def test_the_cause_is_what_happened_to_the_holder(before: list[Event], events: list[Event], said: set[Said]) -> None:
+def test_the_cause_is_the_event_of_the_holder(before: list[Event], events: list[Event], said: set[Said]) -> None:
     assert Story(*before).then(*events) == said
 
 

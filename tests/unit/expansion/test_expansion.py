@@ -290,7 +290,7 @@ def test_an_add_comes_from_the_event_that_completes_it(last: str) -> None:
     assert (story.only_update.op, story.only_update.offset_option) == (Op.REMOVE, None)
 
 
-def test_of_several_requests_the_last_that_made_a_difference_to_the_topic_is_the_source() -> None:
+def test_the_last_request_that_makes_a_difference_to_a_topic_is_the_source() -> None:
     """Each ADD has the offset option of that request, whatever others follow."""
     options = [{"type": "TAIL_N", "value": number} for number in range(4)]
     story = Story(WILD, created("t"), created("u"))
@@ -356,7 +356,7 @@ def test_an_inner_multi_segment_wildcard_is_an_option() -> None:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_of_the_shards_of_a_parent_the_first_reports(number: int) -> None:
+def test_the_first_shard_of_a_parent_reports(number: int) -> None:
     """All of them see requests and group events; topics are seen by one, which counts them itself."""
     story = Story(WILD, replace("t", "a*", version=2), shard=Shard("p", number, Routing({"p": 3})))
     assert len(story.expansion.problems) == (1 if number == 0 else 0)

@@ -56,7 +56,7 @@ def test_a_topic_ends_at_its_time() -> None:
 
 
 @pytest.mark.rule("deadline")
-def test_it_lives_from_its_own_timestamp_if_it_has_one() -> None:
+def test_a_ttl_starts_at_the_timestamp_of_the_topic_or_of_its_record() -> None:
     """Else from that of its record, which is 1,002 here."""
     story = Story(WILD, created("a", ttl_ms=STEP)._replace(timestamp=0), created("b", ttl_ms=STEP - 1_003))
     assert {topic: metadata.deadline for topic, metadata in story.state.topics.items()} == {"a": STEP, "b": STEP}
@@ -106,7 +106,7 @@ def test_the_end_of_a_topic_meets_other_events(before: list[Event], event: Event
     assert story.then(*([] if isinstance(event, TopicEvent) else [event]), wake(STEP)) == said
 
 
-def test_of_several_times_in_a_batch_the_latest_counts() -> None:
+def test_the_latest_time_of_a_batch_counts() -> None:
     story = Story(WILD, replace("*"), created("a", ttl_ms=1), created("b", ttl_ms=STEP), created("c", ttl_ms=2 * STEP))
     assert story.then(wake(2 * STEP), wake(STEP)) == {expired("a", "*"), expired("b", "*")}
     assert story.state.alarms == {3 * STEP: True}
@@ -225,7 +225,7 @@ def test_a_set_of_another_partition_is_not_newer() -> None:
     assert story.then(ended(40)) == {unsubscribed("a", "a")}
 
 
-def test_of_unknown_clients_nothing_is_kept() -> None:
+def test_unknown_clients_leave_no_state() -> None:
     """However often they leave."""
     story = Story(WILD, leave(), drop("t", client="d"), replace("t", client="e"), leave(client="e"))
     assert story.expansion.delta.last_requests == {ClientKey("g", "e"): None}
@@ -258,7 +258,7 @@ def test_each_mode_ends_by_what_was_asked_for_in_it() -> None:
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_one_shard_knows_of_requests_that_only_concern_others(number: int) -> None:
+def test_a_shard_notes_requests_that_only_concern_other_shards(number: int) -> None:
     """So that the end of a client means the same on all of them. The first shard counts it."""
     story = Story(WILD, replace("*"), shard=Shard("p", number, Routing({"p": 2})))
     other = next(name for name in "abcdef" if story.shard.routing.shard_of("p", name) != number)
@@ -299,7 +299,7 @@ def test_clients_of_a_group_bound_elsewhere_receive_nothing() -> None:
     [(WILD, {regrouped("t", "*"), regrouped("u", "*", "u")}), (unbound(), {regrouped("u", "u")})],
     ids=["bound here", "bound nowhere"],
 )
-def test_what_they_ask_for_meanwhile_counts_when_they_are_back(back: GroupEvent, said: set[Said]) -> None:
+def test_requests_during_a_binding_elsewhere_count_afterwards(back: GroupEvent, said: set[Said]) -> None:
     """The group that moves away takes its attributes with it."""
     story = Story(LITERAL, replace("t"), created("t"), created("u"))
     story.then(elsewhere())
@@ -321,7 +321,7 @@ def test_only_its_own_parent_can_end_a_binding() -> None:
 
 
 @pytest.mark.rule("late-move")
-def test_what_is_told_late_does_not_undo_what_came_since() -> None:
+def test_a_late_record_of_a_binding_does_not_undo_later_attributes() -> None:
     story = Story(replace("t"), created("t"))
     story.offset = 600
     story.then(LITERAL)
@@ -333,7 +333,7 @@ def test_what_is_told_late_does_not_undo_what_came_since() -> None:
 
 
 @pytest.mark.rule("end-of-both-modes")
-def test_a_group_deleted_here_can_still_be_told_that_it_is_bound_elsewhere() -> None:
+def test_a_group_deleted_here_can_still_be_bound_elsewhere() -> None:
     """And that it no longer is. Clients that end meanwhile stay ended."""
     story = Story(LITERAL, replace("t"), replace("t", client="d"), created("t"))
     story.then(DELETED)

@@ -74,7 +74,7 @@ def test_a_request_beyond_the_quota_is_refused_whole() -> None:
     assert (len(story.state.clients), story.state.selectors) == (1, {})
 
 
-def test_the_message_says_whose_quota_how_many_and_what_to_do() -> None:
+def test_the_message_names_client_group_number_and_remedy() -> None:
     """A refused request is not reported as anything else."""
     story = Story(TWO, *ABC)
     story.then(replace("*", "a*"))
@@ -288,7 +288,7 @@ def test_everything_is_never_refused_nor_capped() -> None:
 
 
 @pytest.mark.rule("quota-and-exclusivity")
-def test_a_topic_that_the_newest_client_may_not_hold_goes_to_nobody() -> None:
+def test_a_topic_beyond_the_quota_of_the_newest_client_is_not_held() -> None:
     story = Story(bound(exclusive=True, quota=1), replace("*"), replace("*", client="d"))
     assert story.then(created("a"), created("b")) == {added("a", "*", client="d")}
     assert "'g/d';" in story.problems[0].message
@@ -368,7 +368,7 @@ def test_a_shard_keeps_to_its_share(number: int, share: int) -> None:
 
 
 @pytest.mark.rule("capped-request")
-def test_of_several_shards_none_refuses_a_request() -> None:
+def test_no_shard_of_several_refuses_a_request() -> None:
     """So all of them know the same set and the same version of a client, whatever topics they have."""
     shards = [Shard("p", number, Routing({"p": 2})) for number in range(2)]
     topics = (ABC, [created("d")])
@@ -416,7 +416,7 @@ def test_capped_requests_leave_the_same_whatever_comes_first() -> None:
 # Counts that are kept from batch to batch follow what happens.
 
 
-def test_of_several_events_that_free_room_the_first_is_the_source() -> None:
+def test_the_first_event_that_frees_room_is_the_source() -> None:
     """Whatever the order in which an index yields the topics."""
     story = Story(bound(exclusive=True, quota=2), replace("*"), *map(created, "abxy"))
     story.then(replace("a", "b", client="d"), replace("a", client="e"))
@@ -452,7 +452,7 @@ ORDER = (GroupEvent, type(leave()), type(created("t")))
 @pytest.mark.rule("first-topics")
 @settings(max_examples=100)
 @given(batches=st.lists(st.lists(steps, max_size=6), max_size=10))
-def test_what_is_held_is_a_function_of_what_there_is(batches: list[list[Event]]) -> None:
+def test_held_topics_depend_on_the_state_only(batches: list[list[Event]]) -> None:
     """A worker that begins anew says the same as one that has counted all the time, sources included.
 
     And no client with a quota holds more than that.

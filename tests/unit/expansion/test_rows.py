@@ -49,7 +49,7 @@ def test_entries_are_read_in_their_dialect_and_policy(notation: Notation, patter
 
 
 @pytest.mark.rule("wamp-star")
-def test_the_policy_is_part_of_what_makes_a_pattern_valid() -> None:
+def test_a_pattern_is_validated_under_its_policy() -> None:
     """An empty component stands for one under the policy `wildcard`, and is nothing elsewhere."""
     for notation, refused in [(WILDCARD, 0), (EXACT, 1), (PREFIX, 1)]:
         story = Story(WILD)

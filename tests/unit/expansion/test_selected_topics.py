@@ -129,7 +129,7 @@ def test_any_request_that_is_applied_may_set_a_selector(request_: Event, counts:
 
 
 @pytest.mark.rule("lasting-selector")
-def test_it_stays_when_the_client_that_sent_it_leaves() -> None:
+def test_a_selector_stays_when_its_client_leaves() -> None:
     """Also when it was the last."""
     story = Story(WILD, replace("*", tag="x"))
     story.then(leave())
@@ -138,7 +138,7 @@ def test_it_stays_when_the_client_that_sent_it_leaves() -> None:
 
 
 @pytest.mark.rule("revoked-selector")
-def test_that_of_a_request_that_turns_out_to_be_stale_is_taken_back() -> None:
+def test_the_selector_of_a_request_that_proves_stale_is_revoked() -> None:
     """Its client had left everywhere before, with a higher version; the shard learns of it later."""
     story = Story(WILD, replace("*"), created("t", "y"))
     late = add("z", client="d", tag="x", version=2)
@@ -148,7 +148,7 @@ def test_that_of_a_request_that_turns_out_to_be_stale_is_taken_back() -> None:
 
 
 @pytest.mark.rule("restored-selector")
-def test_that_of_a_stale_request_counts_where_the_versions_of_its_client_were_forgotten() -> None:
+def test_the_selector_of_a_stale_request_counts_if_its_version_was_forgotten() -> None:
     story = Story(WILD, replace("*"), created("t", "y"), leave(client="d", version=3))
     late = add("z", client="d", tag="x", version=2)
     assert story.then(late) == set()
@@ -158,7 +158,7 @@ def test_that_of_a_stale_request_counts_where_the_versions_of_its_client_were_fo
 
 
 @pytest.mark.parametrize("version", [None, 7])
-def test_that_of_a_request_after_the_stale_one_stays(version: int | None) -> None:
+def test_the_selector_of_a_request_after_the_stale_request_stays(version: int | None) -> None:
     """Also if it sets the same selector as the stale one."""
     for tag, received in (("x", set()), ("y", {"t"})):
         story = Story(WILD, replace("*"), created("t", "y"))
@@ -208,7 +208,7 @@ def test_a_group_event_that_changes_nothing_is_not_the_cause() -> None:
     assert story.then(bound(wildcard=False), add("z", client="d", tag="x")) == {degrouped("t", "*")}
 
 
-def test_of_the_shards_of_a_parent_the_first_counts_a_replacement() -> None:
+def test_the_first_shard_of_a_parent_counts_a_replaced_selector() -> None:
     for number in range(2):
         story = Story(WILD, replace("*", tag="x"), shard=Shard("p", number))
         story.then(replace("*", tag="y"))

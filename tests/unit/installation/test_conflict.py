@@ -51,7 +51,7 @@ def test_the_module_starts_like_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", reexpand.PACKAGES)
-def test_who_overwrote_a_package_is_named(tmp_path: Path, package: str) -> None:
+def test_the_distribution_that_overwrote_a_package_is_named(tmp_path: Path, package: str) -> None:
     """Its code does not run."""
     install(tmp_path, "reexpand", OURS)
     install(tmp_path, "another", {f"{package}/__init__.py": "print('theirs')"})

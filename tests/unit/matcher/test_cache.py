@@ -38,7 +38,7 @@ def test_a_result_is_computed_once() -> None:
     assert doubled.calls == ["a", "b", "a"]
 
 
-def test_what_is_asked_for_stays() -> None:
+def test_a_used_entry_stays() -> None:
     """Hundreds of entries go by, and one that is asked for all the time is never computed again."""
     doubled = Doubled()
     cache = BoundedCache(doubled, size, 100 * ENTRY_BYTES)

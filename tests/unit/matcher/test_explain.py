@@ -55,7 +55,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize(("options", "pattern", "topic", "outcome", "reason"), CASES)
-def test_it_names_what_decides(
+def test_an_explanation_names_the_deciding_segment(
     options: dict[str, Any], pattern: str, topic: str, outcome: Outcome, reason: str
 ) -> None:
     """In one word and as a sentence, which stands above the table too."""
@@ -67,7 +67,7 @@ def test_it_names_what_decides(
 
 @pytest.mark.parametrize("policy", [None, *("exact", "prefix", "wildcard")])
 @pytest.mark.parametrize("dialect", SMALL)
-def test_it_agrees_with_matches(dialect: str, policy: str | None) -> None:
+def test_explanations_agree_with_matches(dialect: str, policy: str | None) -> None:
     """For every pattern and topic of at most three segments, and its steps say the same."""
     if policy and dialect != "wamp":
         return
@@ -137,7 +137,7 @@ def test_the_furthest_place_is_shown() -> None:
         ({"policy": "exact"}, matcher.UnsupportedOption),
     ],
 )
-def test_it_raises_what_validate_raises(options: dict[str, Any], error: type[matcher.MatcherError]) -> None:
+def test_explain_raises_the_errors_of_validate(options: dict[str, Any], error: type[matcher.MatcherError]) -> None:
     """An invalid pattern is no mismatch here: there is nothing to lay beside the topic."""
     with pytest.raises(error):
         matcher.explain("a*", "a", **options)
@@ -156,7 +156,7 @@ def test_a_hostile_pattern_stays_polynomial() -> None:
     assert explanation.outcome == "segment"
 
 
-def test_it_is_frozen() -> None:
+def test_an_explanation_is_frozen() -> None:
     explanation = matcher.explain("a", "a")
     with pytest.raises(dataclasses.FrozenInstanceError):
         explanation.matched = False  # type: ignore[misc]

@@ -94,7 +94,7 @@ def test_functions_and_batches_take_it() -> None:
             index.to_bytes()
 
 
-def test_it_goes_by_itself_not_by_name() -> None:
+def test_a_dialect_of_ones_own_is_passed_as_an_instance_not_by_name() -> None:
     """Only the dialects of the package have names that functions know."""
     dialect = Colons()
     assert get_dialect(dialect) is dialect

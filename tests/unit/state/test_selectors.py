@@ -51,7 +51,7 @@ def test_a_request_that_repeats_what_is_settled_is_not_kept() -> None:
 
 
 @pytest.mark.rule("revoked-selector")
-def test_of_many_requests_the_oldest_are_settled() -> None:
+def test_the_oldest_of_many_requests_are_settled() -> None:
     selectors = NO_SELECTORS
     for position in range(MAX_UNSETTLED + 1):
         selectors = selectors.after(selection(position, "xy"[position % 2]), can_be_stale=True)

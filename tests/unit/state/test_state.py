@@ -174,7 +174,7 @@ def test_the_topics_that_remain_keep_their_order() -> None:
         assert len(made._order._names) <= 2 * len(made.topics) + 64
 
 
-def test_a_log_that_has_outgrown_its_beginning_is_written_anew() -> None:
+def test_a_journal_that_has_outgrown_its_beginning_is_compacted() -> None:
     """Its size stays within a constant factor of its content, whatever comes and goes."""
     made, changes = ShardState(), Journal()
     sizes: list[int] = []

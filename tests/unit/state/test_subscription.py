@@ -282,7 +282,7 @@ FORMER: list[tuple[str, Subscription, SubscriptionRequest, LastRequest | None, S
 ]  # fmt: skip
 
 
-def test_a_version_of_which_only_the_shard_knows_stays() -> None:
+def test_a_version_that_only_the_shard_has_stays() -> None:
     """The coordinator of a former release kept none."""
     assert ended(HELD, End(LEAVES), [add("b", version=6)]) == Subscription(version=7)
 

@@ -39,7 +39,7 @@ def test_a_checkpoint_is_a_path_or_a_uri(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("checkpoint", ["/proc/nowhere", "nosuch://host/path"])
-def test_a_folder_that_cannot_be_made_is_said(checkpoint: str) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(checkpoint: str) -> None:
     assert Folder(checkpoint).problem()
 
 

@@ -36,7 +36,7 @@ def too_long(path: Path) -> Path:
 @pytest.mark.parametrize("writes", [False, True])
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
 @pytest.mark.parametrize("make", [file, below_a_file, link, too_long])
-def test_what_is_no_folder_is_refused(tmp_path: Path, make: Callable[[Path], Path], form: str, writes: bool) -> None:  # noqa: FBT001 - a case
+def test_only_folders_are_accepted(tmp_path: Path, make: Callable[[Path], Path], form: str, writes: bool) -> None:  # noqa: FBT001 - a case
     location = form.format(make(tmp_path / "place"))
     with pytest.raises(CheckpointUnusable, match=f"the checkpoint {location} cannot be used: .*Give --checkpoint"):
         folder.check(location, writes=writes)
@@ -91,7 +91,7 @@ VERBS: list[Callable[[str, str], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb("", "")[:1]))
-def test_each_verb_says_it_in_one_sentence(
+def test_each_verb_reports_an_unusable_checkpoint_in_one_sentence(
     tmp_path: Path, verb: Callable[[str, str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "other").mkdir()

@@ -99,7 +99,7 @@ def test_there_are_few_parts_and_each_byte_is_written_a_few_times() -> None:
     assert Counting.written < 12 * story.journal.position.end
 
 
-def test_what_only_adds_is_never_written_anew() -> None:
+def test_a_journal_of_additions_is_never_compacted() -> None:
     """This holds from its first part on, when the head has the compact size."""
     story = Story()
     found = Journal(story.archive, tuning=SMALL).append(["a" * 250], lambda: ["a" * 250])
@@ -108,7 +108,7 @@ def test_what_only_adds_is_never_written_anew() -> None:
     assert len(read(found)) == 501
 
 
-def test_what_was_added_and_removed_again_does_not_stay() -> None:
+def test_added_and_removed_segments_do_not_accumulate() -> None:
     """However often this happens, a journal has at most about twice its compact size."""
     story = Story()
     found = Journal(story.archive, tuning=SMALL)
@@ -141,7 +141,7 @@ def test_without_an_archive_all_stays_in_the_value() -> None:
         ),
     ],
 )
-def test_the_message_says_what_to_do(data: bytes, error: type[Exception], said: str) -> None:
+def test_the_message_names_the_remedy(data: bytes, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         Journal.open(data)
 
@@ -188,7 +188,7 @@ def test_a_part_that_is_missing_is_named(large: Story) -> None:
 
 
 @pytest.mark.parametrize("segments", [1, 2])
-def test_a_damaged_part_is_told_by_itself_but_for_the_body_of_its_first_segment(segments: int) -> None:
+def test_a_damaged_part_is_found_without_others_but_for_the_body_of_its_first_segment(segments: int) -> None:
     """The digest of that one covers the part before it as well."""
     memory = Memory()
     change = ["y" * 2 * DEFAULT_TUNING.inline_bytes]

@@ -90,7 +90,7 @@ def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
     assert list(decoded.topics) == ["a", "b"]
 
 
-def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
+def test_a_state_that_another_worker_compacted_is_decoded_again() -> None:
     """Its journal amounts to the same, but no longer continues the one that is known."""
     cache = StateStore()
     decoded = ShardState()
@@ -131,7 +131,7 @@ def test_exactly_as_many_bytes_as_allowed_are_kept() -> None:
     assert take(cache, "large", large) is None
 
 
-def test_what_is_taken_or_replaced_makes_room() -> None:
+def test_a_taken_or_replaced_state_makes_room() -> None:
     cache = cached()
     for _ in range(10):
         put(cache, "a", 600)
@@ -247,7 +247,7 @@ def test_the_estimate_is_near_the_memory_of_a_coordinator(version: int | None) -
     assert 0.7 <= ratio_elsewhere(f"t.ratio({(COORDINATOR, bucket_of('g'))}, {batches})") <= 1.5
 
 
-def test_what_has_gone_is_not_in_the_estimate() -> None:
+def test_the_estimate_excludes_removed_entries() -> None:
     """It equals that of the state as read anew, whatever came, changed and went."""
     measured = Measured("p")
     entries = ["a", "b", "c"]
