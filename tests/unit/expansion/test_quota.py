@@ -329,11 +329,16 @@ def test_a_second_row_of_a_topic_needs_no_room() -> None:
 
 
 def test_a_topic_created_with_several_rows_takes_one_place() -> None:
+    """In a micro-batch, and in the counts that are kept between micro-batches."""
     for quota, first in ((3, ["x"]), (2, [])):
         story = Story(bound(quota=quota), replace("*", "a*", "b*", notation=WAMP))
         story.then(*map(created, first))
         assert len(story.then(*ABC)) == 4
         assert story.held() == [*first, "a", "b"]
+    story = Story(bound(quota=3), bound("h", quota=0), replace("*", "a*", notation=WAMP))
+    for topic in "axyz":
+        story.then(created(topic))
+    assert story.held() == [*"axy"]
 
 
 # Over shards.
