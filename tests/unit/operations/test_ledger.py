@@ -61,6 +61,14 @@ def test_the_last_record_of_a_row_counts_and_a_tombstone_leaves_the_place_of_its
     assert places == {b"row": (0, 5), b"other": (0, 4), b"compacted": (0, 9)}
 
 
+def test_rows_with_another_value_than_the_state_are_doubted(ledger: Ledger) -> None:
+    """Whatever the order of the sources; inputs have no values."""
+    ledger.fold([add(b"right"), add(b"wrong")._replace(value=7)])
+    ledger.mark([(b"right", 0), (b"wrong", 8)], BOTH_STATES)
+    ledger.mark(rows(b"right", b"wrong"), Says.INPUTS)
+    assert [(row.key, row.said) for row in ledger.doubts()] == [(b"wrong", 7)]
+
+
 def test_rows_in_flight_are_not_judged(ledger: Ledger) -> None:
     """Those that the micro-batch under way changes, and those with a record since."""
     ledger.mark(rows(b"comes"), Says.NEXT)

@@ -70,6 +70,9 @@ def test_a_record_of_the_job_itself_has_no_bounds(tmp_path: Path) -> None:
     assert SIGNER.origin(own, source) is Origin.OWN
     assert clients(tmp_path, rules(limits), first, first._replace(offset=2, value=own)) == set()
     assert clients(tmp_path, rules(limits), first, first._replace(offset=2, value=forged)) == {"c"}
+    several = orjson.dumps({"subscriptionSet": [orjson.loads(request(0, name, 1).value or b"") for name in "cdefghij"]})
+    assert clients(tmp_path, rules(limits), first._replace(value=several)) == set(), "a record of short requests"
+    assert clients(tmp_path, rules(), first._replace(value=several)) == set("cdefghij")
     replay = Replay(rules(limits), tmp_path)
     replay.feed([StoredInput(Stream.TOPICS, 0, 0, 0, topic_json(topic="x" * 400))])
     assert list(replay.states()) == [], "a topic event that is too long"
