@@ -1,12 +1,13 @@
 """Inspectors of a job of several shards and parents, without Kafka; and what they say in words."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from streaming.errors import NotPlaced, QuestionRefused
-from streaming.inspect import Filter, PairVerdict, wording
+from streaming.inspect import Filter, Inspector, PairVerdict, wording
 from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from tests.support.builders import group_json, request_json, topic_json
@@ -22,6 +23,10 @@ def a_job(*values: tuple[Stream, bytes], routing: Routing | None = None) -> Simu
     for offset, (stream, value) in enumerate(values):
         job.run([Record(stream, value, 0, offset, 1_000 * (1 + offset))])
     return job
+
+
+def inspector_after(*values: tuple[Stream, bytes], routing: Routing | None = None) -> Inspector:
+    return inspector_of(a_job(*values, routing=routing))[0]
 
 
 def group(name: str = "g", **attributes: str) -> tuple[Stream, bytes]:
@@ -48,40 +53,31 @@ def test_the_shard_of_a_topic_answers_whichever_it_is() -> None:
     assert inquirer.questions <= 6 + 2 * 6 + 1
 
 
-def test_without_a_parent_it_is_that_of_the_client() -> None:
-    inspector, _ = inspector_of(a_job(group(), asks("*__1"), asks("x", topic="q", group="h", clientId="d"), *TOPICS))
+def test_without_a_parent_it_is_that_of_the_client_and_any_other_is_named() -> None:
+    d_elsewhere = asks("x", topic="q", group="h", clientId="d")
+    inspector = inspector_after(group(), asks("*__1"), d_elsewhere, *TOPICS)
     (found,) = inspector.explain("c", "a__1")
     assert (found.pair.parent, found.received) == ("p", True)
+    (found,) = inspector.explain("d", "a__1", parent="p")
+    assert [hint.code for hint in found.hints] == ["other-parent"]
+    assert "in session on 'q'" in found.hints[0].text
     with pytest.raises(NotPlaced, match="in session on no parent topic: name one with --parent"):
         inspector.explain("nobody", "a__1")
-
-
-def test_several_parents_must_be_told_apart() -> None:
-    inspector, _ = inspector_of(a_job(asks("x"), asks("x", topic="q")))
     with pytest.raises(NotPlaced, match=r"several parent topics: name one with --parent \(p, q\)"):
-        inspector.explain("c", "x")
+        inspector_after(asks("x"), asks("x", topic="q")).explain("c", "x")
 
 
 def test_every_group_of_a_client_is_explained_unless_one_is_named() -> None:
-    inspector, _ = inspector_of(a_job(group(), asks("*__1"), asks("a__1", group="h"), *TOPICS))
-    assert {(each.pair.group, each.received) for each in inspector.explain("c", "a__1", parent="p")} == {
-        ("g", True),
-        ("h", True),
-    }
+    inspector = inspector_after(group(), asks("*__1"), asks("a__1", group="h"), *TOPICS)
+    explained = {(each.pair.group, each.received) for each in inspector.explain("c", "a__1", parent="p")}
+    assert explained == {("g", True), ("h", True)}
     (found,) = inspector.explain("c", "a__1", parent="p", group="nobody")
     assert found.verdict is PairVerdict.CLIENT_UNKNOWN
     assert {hint.code for hint in found.hints} == {"other-group", "no-request"}
 
 
-def test_a_client_on_another_parent_is_found_there() -> None:
-    inspector, _ = inspector_of(a_job(group(), asks("*__1", topic="q", group="h", clientId="d"), *TOPICS))
-    (found,) = inspector.explain("d", "a__1", parent="p")
-    assert [hint.code for hint in found.hints] == ["other-parent"]
-    assert "in session on 'q'" in found.hints[0].text
-
-
 def test_a_group_that_moved_is_found_by_its_binding() -> None:
-    inspector, _ = inspector_of(a_job(group(), asks("*__1"), *TOPICS, group(**{"lite.bind.topic": "q"})))
+    inspector = inspector_after(group(), asks("*__1"), *TOPICS, group(**{"lite.bind.topic": "q"}))
     (found,) = inspector.explain("c", "a__1", parent="p")
     assert (found.verdict, found.hints[-1].code) == (PairVerdict.BOUND_ELSEWHERE, "other-parent")
     assert found.binding is not None
@@ -92,7 +88,7 @@ def test_a_group_that_moved_is_found_by_its_binding() -> None:
 
 
 def test_lists_go_through_all_shards_page_by_page() -> None:
-    inspector, _ = inspector_of(a_job(group(), asks("*__1", "a__2"), *TOPICS))
+    inspector = inspector_after(group(), asks("*__1", "a__2"), *TOPICS)
     pages = list(inspector.topics("p", Filter("*__1"), limit=2))
     found = [item.topic for page in pages for item in page.items]
     assert sorted(found) == [f"{first}__1" for first in "abcdef"]
@@ -119,21 +115,23 @@ def test_a_plan_adds_up_shards_and_parents() -> None:
     before = len(job.updates)
     job.run([Record(Stream.GROUPS, json.dumps(moved).encode(), 0, 99, 99_000)])
     assert [update["op"] for update in job.updates[before:]] == ["REMOVE"] * 6
-    inspector, _ = inspector_of(a_job(group(), asks("*__1"), *TOPICS))
+    inspector = inspector_after(group(), asks("*__1"), *TOPICS)
     everywhere = inspector.plan({"action": "COMPLETE_REMOVE", "clientId": "c", "group": "g"})
     assert (everywhere.adds, everywhere.removes) == (0, 6)
 
 
-def test_a_plan_tells_dead_letters() -> None:
-    inspector, inquirer = inspector_of(a_job(group(), *TOPICS))
-    found = inspector.plan({"action": "SUBSCRIBE", "clientId": "c", "group": "g", "topic": "p"})
-    assert [problem.reason for problem in found.problems] == ["unknown-action"]
-    found = inspector.plan(json.loads(request_json(liteTopicSet=["a*"])))
-    assert [problem.reason for problem in found.problems] == ["invalid-pattern"]
-    found = inspector.plan(json.loads(request_json(topic="q")))
-    assert [problem.reason for problem in found.problems] == ["group-bound-elsewhere"]
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"action": "SUBSCRIBE", "clientId": "c", "group": "g", "topic": "p"}, "unknown-action"),
+        (json.loads(request_json(liteTopicSet=["a*"])), "invalid-pattern"),
+        (json.loads(request_json(topic="q")), "group-bound-elsewhere"),
+    ],
+)
+def test_a_plan_tells_dead_letters(record: dict[str, Any], reason: str) -> None:
+    found = inspector_after(group(), *TOPICS).plan(record)
+    assert [problem.reason for problem in found.problems] == [reason]
     assert wording.dry_run(found).splitlines()[0] == "would add 0 and remove 0 rows"
-    assert inquirer.questions
 
 
 def test_a_plan_shows_that_nothing_remains_where_the_group_is_not_bound() -> None:
@@ -142,11 +140,7 @@ def test_a_plan_shows_that_nothing_remains_where_the_group_is_not_bound() -> Non
     inspector, _ = inspector_of(job := a_job(*known))
     elsewhere = json.loads(request_json(liteTopicSet=["a__1"], topic="q"))
     found = inspector.plan(elsewhere)
-    assert (found.adds, found.removes, [problem.reason for problem in found.problems]) == (
-        0,
-        0,
-        ["group-bound-elsewhere"],
-    )
+    assert (found.adds, found.removes) == (0, 0)
     several = {"subscriptionSet": [elsewhere, {**elsewhere, "topic": "p"}, {**elsewhere, "group": "h", "topic": "r"}]}
     found = inspector.plan(several)
     assert {(each.parent, each.adds, each.removes) for each in found.parents} == {("p", 1, 0), ("q", 0, 0), ("r", 1, 0)}
@@ -167,12 +161,9 @@ def test_a_plan_counts_the_valid_requests_of_a_record() -> None:
 def test_a_mistake_shows_although_the_entry_lies_in_another_shard() -> None:
     """Its first segment is another one than that of the topic."""
     routing = Routing({"p": 3})
-    name = next(
-        f"{first}__1"
-        for first in "abcdefghijk"
-        if routing.shard_of("p", f"{first}/+") != routing.shard_of("p", f"{first}__1")
-    )
-    inspector, _ = inspector_of(a_job(group(), asks(f"{name[0]}/+", "zz"), topic(name), routing=routing))
+    shard = partial(routing.shard_of, "p")
+    name = next(f"{first}__1" for first in "abcdefghijk" if shard(f"{first}/+") != shard(f"{first}__1"))
+    inspector = inspector_after(group(), asks(f"{name[0]}/+", "zz"), topic(name), routing=routing)
     (found,) = inspector.explain("c", name)
     assert (found.verdict, [hint.code for hint in found.hints]) == (PairVerdict.NO_MATCH, ["dialect"])
     assert [entry.entry for entry in found.pair.entries] == [f"{name[0]}/+", "zz"]
@@ -182,7 +173,7 @@ def test_a_mistake_shows_although_the_entry_lies_in_another_shard() -> None:
 
 
 def test_an_explanation_is_printed_in_words() -> None:
-    inspector, _ = inspector_of(a_job(group(), asks("a__*__c"), topic("a__b__d"), routing=Routing()))
+    inspector = inspector_after(group(), asks("a__*__c"), topic("a__b__d"), routing=Routing())
     (found,) = inspector.explain("c", "a__b__d")
     assert wording.explanation(found).splitlines() == [
         "no: client 'c' of group 'g' does not receive 'a__b__d' of 'p'",
@@ -202,7 +193,7 @@ def test_an_explanation_is_printed_in_words() -> None:
 
 
 def test_lists_are_printed_in_words() -> None:
-    inspector, _ = inspector_of(a_job(group(), asks("a__*"), asks("x", group="h", version=4), topic("a__1")))
+    inspector = inspector_after(group(), asks("a__*"), asks("x", group="h", version=4), topic("a__1"))
     shown = [wording.subscription(item) for page in inspector.subscriptions("p") for item in page.items]
     assert "g/c  a__*  lite  subscriptions[0]@1" in shown
     assert "h/c  x  name  subscriptions[0]@2" in shown

@@ -12,7 +12,7 @@ from streaming.config import load
 from streaming.inspect import wording
 from streaming.inspect.following import Chosen
 from streaming.inspect.planning import PlannedRecord, read, stream_of, text_of
-from streaming.records.model import Reason, Stream
+from streaming.records.model import Stream
 from streaming.worker.bounds import bounds_of
 from streaming.worker.inquiry.model import EventPlace
 from streaming.worker.signature import Signer
@@ -64,6 +64,7 @@ PLAIN = json.dumps(request_value()).encode()
         (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"%b"}' % (b"x" * 20_000), "name-too-long"),
         (Stream.SUBSCRIPTIONS, b'{"subscriptionSet":[%b]}' % b",".join([b"{}"] * 1_025), "out-of-range"),
         (Stream.GROUPS, b'{"group":"g","attributes":{},"x":"%b"}' % (b"x" * 1_000_000), "value-too-large"),
+        (Stream.SUBSCRIPTIONS, b'{"subscriptionSet":[%b,"x":%b}]}' % (PLAIN[:-1], b"[" * 300 + b"]" * 300), "too-deep"),
     ],
 )
 def test_a_dead_letter_is_foretold(stream: Stream, text: bytes, reason: str) -> None:
@@ -75,13 +76,6 @@ def test_a_dead_letter_is_foretold(stream: Stream, text: bytes, reason: str) -> 
 def test_a_record_of_another_job_is_ignored() -> None:
     text = Signer(b"another").sign(PLAIN[:-1] + b',"expired":true}')
     assert read(Stream.SUBSCRIPTIONS, text, BOUNDS) == PlannedRecord(None, (), ("signed-by-another-job",))
-
-
-def test_an_entry_that_nests_too_deep_is_a_dead_letter() -> None:
-    """As in the job, whatever field it is."""
-    text = b'{"subscriptionSet":[%b,"x":%b}]}' % (PLAIN[:-1], b"[" * 300 + b"]" * 300)
-    found = read(Stream.SUBSCRIPTIONS, text, BOUNDS)
-    assert (found.record, [problem.reason for problem in found.problems]) == (None, [Reason.TOO_DEEP])
 
 
 @pytest.mark.parametrize(
@@ -101,9 +95,6 @@ def test_an_entry_that_nests_too_deep_is_a_dead_letter() -> None:
 )
 def test_updates_are_chosen(chosen: Chosen, takes: bool) -> None:  # noqa: FBT001 - as the table says
     assert chosen.predicate()(UPDATE) is takes
-
-
-def test_a_pattern_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidPattern):
         Chosen(topic="a*").predicate()
 
@@ -125,15 +116,13 @@ def test_a_wrong_option_is_told_without_a_broker(words: tuple[str, ...], option:
     assert "Traceback" not in result.output
 
 
-def test_options_of_a_list_stand_behind_it() -> None:
-    result = CliRunner().invoke(main, ["topics", "--bootstrap-servers", "127.0.0.1:1", "list", "--parent", "p"])
+def test_a_misplaced_option_and_an_invalid_event_are_told() -> None:
+    kafka = ["--bootstrap-servers", "127.0.0.1:1"]
+    result = CliRunner().invoke(main, ["topics", *kafka, "list", "--parent", "p"])
     assert result.exit_code == 2
     assert "put the options after the verb: reexpand topics list" in result.stderr
-
-
-def test_an_event_that_is_not_valid_is_not_sent() -> None:
     words = ["send", "subscription", "a", "--client", " ", "--group", "g", "--parent", "p"]
-    result = CliRunner().invoke(main, [*words, "--bootstrap-servers", "127.0.0.1:1"])
+    result = CliRunner().invoke(main, [*words, *kafka])
     assert (result.exit_code, result.stderr) == (2, "Error: nothing was sent: clientId is blank (blank-name)\n")
 
 
