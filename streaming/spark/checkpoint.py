@@ -104,7 +104,7 @@ class CheckpointFiles:
         managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
         hadoop = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
         self._checkpoint = checkpoint
-        self._manager = self._call(managers.create, self._path(self._root), hadoop)
+        self._manager = self._call(lambda: managers.create(self._path(self._root), hadoop))
 
     def exists(self, name: str) -> bool:
         """Return True if the checkpoint has a file or folder of that name."""
