@@ -18,7 +18,7 @@ from streaming.kafka.facts import NotedTopic
 from streaming.spark import checkpoint, quarantine, sinks
 from streaming.spark.clock import Clock
 from streaming.spark.failures import explained, text_of
-from streaming.spark.kafka_admin import KafkaAdmin, TopicIds
+from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.monitoring import QueryMonitor, Report
 
@@ -90,7 +90,7 @@ class TopicWatch:
         self._admin = admin
         self._topics = topics
         self._names = [topic.name for role, topic in topics.items() if role != "dead_letters"]
-        self._asked: TopicIds | None = None
+        self._asked: dict[str, Any] | None = None
         self._absent: set[str] = set()
         self._next = time.monotonic() + LOOK_SECONDS
 
@@ -108,11 +108,11 @@ class TopicWatch:
                 self._next = time.monotonic() + LOOK_SECONDS
                 self._asked = self._admin.asked(self._names)
             return
-        if not self._asked.arrived():
+        if not all(future.isDone() for future in self._asked.values()):
             return
         asked, self._asked = self._asked, None
         try:
-            found = asked.ids()
+            found = self._admin.ids_of(asked)
         except KafkaUnavailable:  # Spark waits for the broker as well
             return
         absent = set(self._names) - found.keys()

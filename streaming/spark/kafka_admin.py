@@ -90,7 +90,23 @@ class KafkaAdmin:
 
     def ids(self, names: Collection[str]) -> dict[str, str]:
         """Return the ids of topics that exist."""
-        return self.asked(names).ids()
+        return self.ids_of(self.asked(names))
+
+    def asked(self, names: Collection[str]) -> dict[str, Any]:
+        """Request the ids of topics without waiting, and return a future for each."""
+        futures = self._call(lambda: self._admin.describeTopics(list(names)).topicNameValues())
+        return {name: futures[name] for name in names}
+
+    def ids_of(self, asked: Mapping[str, Any]) -> dict[str, str]:
+        """Return the ids of the topics that exist, by name, from the futures of a request."""
+        found = {}
+        for name, future in asked.items():
+            try:
+                found[name] = str(future.get().topicId().toString())
+            except Py4JJavaError as error:
+                if "UnknownTopicOrPartitionException" not in root_cause(error):
+                    raise self._unavailable(error) from None
+        return found
 
     def ids_of_new(self, names: Collection[str]) -> dict[str, str]:
         """Return the ids of topics that were just created: a broker may list them a moment later."""
@@ -106,11 +122,6 @@ class KafkaAdmin:
                     "and does not show it. Check the brokers."
                 )
             time.sleep(_LOOK_SECONDS)
-
-    def asked(self, names: Collection[str]) -> "TopicIds":
-        """Request the ids of topics without waiting."""
-        futures = self._call(lambda: self._admin.describeTopics(list(names)).topicNameValues())
-        return TopicIds({name: futures[name] for name in names}, self._unavailable)
 
     def allowed_on_topics(self, names: Collection[str]) -> dict[str, set[str]]:
         """Return the operations that this user is allowed on topics, if brokers report them."""
@@ -285,30 +296,3 @@ def written(settings: Settings, admin: KafkaAdmin, producers: Sequence[str]) -> 
     admin.end_transactions(producers)  # a task that was cancelled may be about to commit
     markers = admin.markers(producers)
     return [markers[name] for name in producers]
-
-
-class TopicIds:
-    """Kafka's pending response to a request for topic ids."""
-
-    def __init__(self, futures: Mapping[str, Any], unavailable: Callable[[Py4JJavaError], KafkaUnavailable]) -> None:
-        self._futures = futures
-        self._unavailable = unavailable
-
-    def arrived(self) -> bool:
-        """Return whether `ids` answers without waiting."""
-        return all(future.isDone() for future in self._futures.values())
-
-    def ids(self) -> dict[str, str]:
-        """Return the ids of the topics that exist, by name.
-
-        Raises:
-            KafkaUnavailable: Kafka did not answer.
-        """
-        found = {}
-        for name, future in self._futures.items():
-            try:
-                found[name] = str(future.get().topicId().toString())
-            except Py4JJavaError as error:
-                if "UnknownTopicOrPartitionException" not in root_cause(error):
-                    raise self._unavailable(error) from None
-        return found
