@@ -205,7 +205,7 @@ NO_STATE = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loa
     [
         (
             explained(NO_STATE, SETTINGS),
-            ("/c/query/state", "Restore a copy of the checkpoint, or start anew", NO_STATE),
+            ("/c/query/state", "Restore a copy of the checkpoint, or start over", NO_STATE),
         ),
         (
             explained("Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly (x)", SETTINGS),
