@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming.client.offsets import PartShare, TopicPart
+from streaming.client.offsets import PartShare
 from streaming.errors import TopicsUnreadable
 from streaming.kafka.clients import reason
 from streaming.kafka.permissions import readable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streaming.client import Relation
     from streaming.client.offsets import KafkaOffsets
     from streaming.client.requests import KafkaSubscription
+    from streaming.kafka.reader import Partition
 
 log = logging.getLogger("reexpand.consumer")
 
@@ -74,7 +75,7 @@ class KafkaAssignment:
         self._share = PartShare(subscription.client_id)
         self._received: set[str] = set()
         self._new: set[str] = set()
-        self._waiting: dict[TopicPart, float] = {}
+        self._waiting: dict[Partition, float] = {}
         self._lock = threading.Lock()
         self._changed: set[str] = set()
         self._changed_at = self._unchanged_at = 0.0
@@ -120,7 +121,7 @@ class KafkaAssignment:
         counts = self._count(sorted(received))
         for topic in received - counts.keys():
             self._unknown.put(topic, now)
-        lost: set[TopicPart] = set()
+        lost: set[Partition] = set()
         for topic in changed - (received - counts.keys()):
             difference = self._share.change(topic, counts.get(topic, 0), rows[topic].keys())
             lost |= difference.lost

@@ -12,6 +12,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from streaming.errors import NotCommitted, TopicsUnreadable
 from streaming.kafka.clients import reason
 from streaming.kafka.permissions import usable_group
+from streaming.kafka.reader import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,21 +41,14 @@ _TOPICS_ONE_BY_ONE = 8
 """Maximum number of topics described one by one; above it, one request describes all topics of the cluster."""
 
 
-class TopicPart(NamedTuple):
-    """Partition of a Kafka topic."""
-
-    topic: str
-    number: int
-
-
 class ShareChange(NamedTuple):
     """Partitions of one topic that a client loses and gains."""
 
-    lost: set[TopicPart]
-    gained: set[TopicPart]
+    lost: set[Partition]
+    gained: set[Partition]
 
 
-def owner(part: TopicPart, clients: Collection[str]) -> str | None:
+def owner(part: Partition, clients: Collection[str]) -> str | None:
     """Return the client that reads a partition, among the clients that receive its topic; None if there is none.
 
     The highest hash wins, so a client that joins or leaves moves no partition between two others.
@@ -71,7 +65,7 @@ class PartShare:
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._parts: dict[str, set[TopicPart]] = {}
+        self._parts: dict[str, set[Partition]] = {}
 
     def change(self, topic: str, partitions: int, clients: Collection[str]) -> ShareChange:
         """Apply the state of a topic, and return the difference.
@@ -83,7 +77,7 @@ class PartShare:
         """
         wanted = set()
         if self._client_id in clients:
-            parts = (TopicPart(topic, number) for number in range(partitions))
+            parts = (Partition(topic, number) for number in range(partitions))
             wanted = {part for part in parts if owner(part, clients) == self._client_id}
         former = self._parts.pop(topic, set())
         if wanted:
@@ -128,20 +122,20 @@ class KafkaOffsets:
         self._admin = admin
         self._group_id = group_id
         self._client_id = client_id
-        self._returned: dict[TopicPart, int] = {}
-        self._processed: dict[TopicPart, int] = {}
-        self._committed: dict[TopicPart, int] = {}
-        self._changed: set[TopicPart] = set()
+        self._returned: dict[Partition, int] = {}
+        self._processed: dict[Partition, int] = {}
+        self._committed: dict[Partition, int] = {}
+        self._changed: set[Partition] = set()
 
-    def __contains__(self, part: TopicPart) -> bool:
+    def __contains__(self, part: Partition) -> bool:
         return part in self._committed
 
     @property
-    def parts(self) -> set[TopicPart]:
+    def parts(self) -> set[Partition]:
         """Partitions that are read."""
         return set(self._committed)
 
-    def returned(self, part: TopicPart, offset: int) -> None:
+    def returned(self, part: Partition, offset: int) -> None:
         """Note a returned record, which is not processed yet."""
         self._returned[part] = offset + 1
 
@@ -165,7 +159,7 @@ class KafkaOffsets:
             log.debug("topics are not known yet: %s", error)
         return {topic: found[topic] for topic in topics if topic in found}
 
-    def find(self, parts: Sequence[TopicPart]) -> dict[TopicPart, CommittedOffset]:
+    def find(self, parts: Sequence[Partition]) -> dict[Partition, CommittedOffset]:
         """Return the committed offsets of partitions.
 
         Raises:
@@ -183,28 +177,28 @@ class KafkaOffsets:
                 raise
             for each in answers:
                 offset = each.offset if each.offset >= 0 else None
-                found[TopicPart(each.topic, each.partition)] = CommittedOffset(offset, holder(each.metadata))
+                found[Partition(each.topic, each.partition)] = CommittedOffset(offset, holder(each.metadata))
         return found
 
-    def bounds(self, parts: Iterable[TopicPart], *, latest: bool) -> dict[TopicPart, int]:
+    def bounds(self, parts: Iterable[Partition], *, latest: bool) -> dict[Partition, int]:
         """Return the first offsets of partitions, or their end offsets. Partitions without an answer are left out."""
         spec: OffsetSpec = OffsetSpec.latest() if latest else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
         wanted = {TopicPartition(*part): spec for part in parts}
         found = {}
         for each, future in self._admin.list_offsets(wanted, request_timeout=REQUEST_SECONDS).items() if wanted else ():
             try:
-                found[TopicPart(each.topic, each.partition)] = future.result().offset
+                found[Partition(each.topic, each.partition)] = future.result().offset
             except KafkaException as error:
                 log.debug("%s[%d] has no offset yet: %s", each.topic, each.partition, error)
         return found
 
-    def begin(self, starts: Mapping[TopicPart, int]) -> None:
+    def begin(self, starts: Mapping[Partition, int]) -> None:
         """Read partitions from these offsets on, and mark them in the group."""
         self._consumer.incremental_assign([TopicPartition(*part, offset) for part, offset in starts.items()])
         self._committed.update(starts)
         self._commit(starts, held=True, wait=False)
 
-    def end(self, parts: set[TopicPart], *, commit: bool = True, all_processed: bool = True) -> None:
+    def end(self, parts: set[Partition], *, commit: bool = True, all_processed: bool = True) -> None:
         """Stop reading partitions, and commit their positions.
 
         Partitions that another client reads meanwhile keep its offset.
@@ -245,7 +239,7 @@ class KafkaOffsets:
         self._committed.update(changed)
         self._commit(changed, held=True, wait=wait)
 
-    def _commit(self, offsets: Mapping[TopicPart, int], *, held: bool, wait: bool) -> None:
+    def _commit(self, offsets: Mapping[Partition, int], *, held: bool, wait: bool) -> None:
         if not offsets:
             return
         metadata = mark(self._client_id, held=held)
@@ -275,7 +269,7 @@ class KafkaOffsets:
                 continue
             if failed.code() in _MEMBERS or failed.code() in REFUSED:
                 raise NotCommitted(self._sentence(failed))
-            part = TopicPart(each.topic, each.partition)
+            part = Partition(each.topic, each.partition)
             if part in self._committed:
                 self._processed.setdefault(part, self._committed[part])
                 self._changed.add(part)

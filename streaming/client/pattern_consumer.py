@@ -14,12 +14,13 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.client import UPDATES, Change, SubscriptionClient
 from streaming.client.assignment import KafkaAssignment, KafkaTiming
-from streaming.client.offsets import REFUSED, KafkaOffsets, TopicPart
+from streaming.client.offsets import REFUSED, KafkaOffsets
 from streaming.client.requests import KafkaRequests, KafkaSubscription, check_patterns
 from streaming.config import Settings
 from streaming.errors import ConfigInvalid, ConsumerClosed, NotCommitted, TopicsUnreadable
 from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
 from streaming.kafka.permissions import readable, usable_group
+from streaming.kafka.reader import partition_of_record
 from streaming.records.model import check_name
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from confluent_kafka import TopicPartition
+
+    from streaming.kafka.reader import Partition
 
 log = logging.getLogger("reexpand.consumer")
 
@@ -173,7 +176,7 @@ class PatternConsumer:
         return {part.topic for part in self._offsets.parts}
 
     @property
-    def assignment(self) -> set[TopicPart]:
+    def assignment(self) -> set[Partition]:
         """Partitions that this client reads."""
         return self._offsets.parts
 
@@ -271,7 +274,7 @@ class PatternConsumer:
         if error is not None:
             self._judge(error, message.topic())
             return False
-        part = TopicPart(message.topic() or "", message.partition() or 0)
+        part = partition_of_record(message)
         if part not in self._offsets:
             return False
         self._offsets.returned(part, message.offset() or 0)

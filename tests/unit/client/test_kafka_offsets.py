@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streaming.client.offsets import KafkaOffsets, TopicPart
+from streaming.client.offsets import KafkaOffsets
 from streaming.errors import NotCommitted
+from streaming.kafka.reader import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from confluent_kafka import Consumer
 
-PART, OTHER = TopicPart("gone", 0), TopicPart("kept", 0)
+PART, OTHER = Partition("gone", 0), Partition("kept", 0)
 
 
 class Group:
