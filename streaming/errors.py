@@ -20,28 +20,26 @@ class ReexpandError(Exception):
     exit_code = 1
 
 
-class ConfigInvalid(ReexpandError):
+class RefusalError(ReexpandError):
+    """Base of errors that the same command would meet again: settings, arguments, checkpoint or topics do not fit."""
+
+    exit_code = 2
+
+
+class ConfigInvalid(RefusalError):
     """A setting is missing, malformed, or contradicts another setting."""
 
-    exit_code = 2
 
-
-class ExtraMissing(ReexpandError):
+class ExtraMissing(RefusalError):
     """A package of an extra is not installed; the message contains the command that installs it."""
 
-    exit_code = 2
 
-
-class CheckpointMismatch(ReexpandError):
+class CheckpointMismatch(RefusalError):
     """A setting that the checkpoint fixes differs from the checkpoint's."""
 
-    exit_code = 2
 
-
-class CheckpointUnusable(ReexpandError):
+class CheckpointUnusable(RefusalError):
     """The checkpoint is not a folder, or cannot be read or written."""
-
-    exit_code = 2
 
 
 class StateError(ReexpandError):
@@ -95,28 +93,20 @@ class TakenOver(JobError):
     """Another driver has taken over the checkpoint; the message names it."""
 
 
-class TopicReplaced(JobError):
+class TopicReplaced(RefusalError, JobError):
     """A topic of the checkpoint was deleted, created again, or belongs to another Kafka."""
 
-    exit_code = 2
 
-
-class RecordsLost(JobError):
+class RecordsLost(RefusalError, JobError):
     """Input topics have lost records before the job read them."""
 
-    exit_code = 2
 
-
-class UpdatesUnknown(JobError):
+class UpdatesUnknown(RefusalError, JobError):
     """The updates topic contains updates that are missing from the checkpoint."""
 
-    exit_code = 2
 
-
-class CheckpointUnfinished(JobError):
+class CheckpointUnfinished(RefusalError, JobError):
     """The rebuild of the checkpoint is incomplete, or a rebuilt checkpoint has replaced it."""
-
-    exit_code = 2
 
 
 class EntriesLethal(JobError):
@@ -152,26 +142,20 @@ class TopicMissing(TopicUnreadable):
     """A Kafka topic does not exist; the message names it."""
 
 
-class NotVerified(ReexpandError):
+class NotVerified(RefusalError):
     """`reexpand verify` cannot compare inputs, state and updates."""
 
-    exit_code = 2
 
-
-class QuarantineRefused(ReexpandError):
+class QuarantineRefused(RefusalError):
     """The entry does not exist, or its micro-batch is committed."""
-
-    exit_code = 2
 
 
 class BackupError(ReexpandError):
     """Base of errors in backing up or restoring a checkpoint."""
 
 
-class BackupRefused(BackupError):
+class BackupRefused(RefusalError, BackupError):
     """There is nothing to copy, the target is not empty, or a driver is running."""
-
-    exit_code = 2
 
 
 class BackupDamaged(BackupError):
@@ -186,10 +170,8 @@ class RebuildError(ReexpandError):
     """Base of errors of `reexpand rebuild`."""
 
 
-class RebuildRefused(RebuildError):
+class RebuildRefused(RefusalError, RebuildError):
     """The new or the previous checkpoint is unsuitable for the rebuild."""
-
-    exit_code = 2
 
 
 class RebuildFailed(RebuildError):
@@ -204,16 +186,12 @@ class Unanswered(InspectError):
     """No job answered a question in time."""
 
 
-class QuestionRefused(InspectError):
+class QuestionRefused(RefusalError, InspectError):
     """The job rejected a question; the message is its reason."""
 
-    exit_code = 2
 
-
-class NotPlaced(InspectError):
+class NotPlaced(RefusalError, InspectError):
     """The question names no parent or group, and the job has none or several."""
-
-    exit_code = 2
 
 
 class AddressUnusable(ReexpandError):
@@ -288,10 +266,8 @@ class ConsumerError(ClientError):
     """Base of errors of a consumer with patterns."""
 
 
-class PatternsRefused(ConsumerError):
+class PatternsRefused(RefusalError, ConsumerError):
     """A pattern is invalid, or can match no topic."""
-
-    exit_code = 2
 
 
 class TopicsUnreadable(ConsumerError):
