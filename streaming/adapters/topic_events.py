@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -110,7 +110,7 @@ class TopicEvents:
         if not spans:
             raise NoAnswer(f"the answer does not contain the partitions of {self._events}")
         # Each partition is in order. The events of a parent are in several only if partitions were added.
-        return [change for _, change in heapq.merge(*found.values(), key=lambda event: event[0])]
+        yield from (change for _, change in heapq.merge(*found.values(), key=lambda event: event[0]))
 
     def announce(self, changes: Collection[TopicChange], timestamp: int) -> list[bytes]:
         """Announce changes, and return the events once all of them are written.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-from streaming.adapters.topic_events import ANSWER_SECONDS, NoAnswer, Stopped, TopicEvents, read_back, until_answered
+from streaming.adapters.topic_events import ANSWER_SECONDS, NoAnswer, Stopped, TopicEvents, until_answered
 from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicFilter, Watch, listing
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.kafka.reach import wait_for_broker
@@ -160,7 +160,7 @@ class _Watcher:
         """Watch until stopped or, with `once`, until all topics are announced."""
         deadline = time.monotonic() + _START_SECONDS
         try:
-            until_answered(lambda: read_back(self._cluster, self._watch), deadline, stop)
+            until_answered(lambda: self._cluster.read_back(self._watch), deadline, stop)
             until_answered(self._poll, deadline, stop)
         except NoAnswer as error:
             raise self._unavailable(error) from None

@@ -19,7 +19,6 @@ from streaming.cli.root import (
     topic_events_option,
     verbose_option,
 )
-from streaming.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from streaming.adapters.cloudevents import BridgeOptions
@@ -165,16 +164,8 @@ def emit(**given: Any) -> None:
 
 def _bridge(given: dict[str, Any]) -> "tuple[Settings, BridgeOptions]":
     """Return settings, with the names of the job's topics, and options of a bridge."""
-    from importlib.util import find_spec
-
-    from streaming.kafka.options import for_librdkafka
-
-    if find_spec("cloudevents") is None:
-        raise ConfigInvalid(
-            "The SDK of CloudEvents is not installed: pip install 'reexpand[cloudevents]' "
-            "(from a checkout: pip install '.[cloudevents]')"
-        )
     from streaming.adapters.cloudevents import BridgeOptions
+    from streaming.kafka.options import for_librdkafka
 
     job = settings()
     return job, BridgeOptions(client=for_librdkafka(job), **given)

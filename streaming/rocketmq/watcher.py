@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, read_back, until_answered
+from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, until_answered
 from streaming.adapters.watch import TopicChange, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.kafka.reach import wait_for_broker
@@ -161,7 +161,7 @@ class _LiteWatcher:
     async def _history(self) -> Mapping[str, str | None]:
         watch, deadline = Watch(), time.monotonic() + _START_SECONDS
         try:
-            await asyncio.to_thread(until_answered, lambda: read_back(self._events, watch), deadline, self._stop)
+            await asyncio.to_thread(until_answered, lambda: self._events.read_back(watch), deadline, self._stop)
         except NoAnswer as error:
             raise WatchFailed(
                 f"Kafka at {self._events.bootstrap_servers} does not answer: {error}. "

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming import config
 from streaming.adapters import topic_events, watch_kafka
 from streaming.adapters.topic_events import NoAnswer, Stopped
-from streaming.adapters.watch import Listing, Presence, TopicChange, TopicFilter, encode, in_words
+from streaming.adapters.watch import Listing, Presence, TopicChange, TopicFilter, Watch, encode, in_words
 from streaming.adapters.watch_kafka import KafkaCluster, Options
 from streaming.cli import main
 from streaming.errors import ConfigInvalid, WatchFailed
@@ -39,12 +39,10 @@ class FakeCluster:
         self.past = history or []
         self.stop = threading.Event()
 
-    def create_events_topic(self) -> None:
-        """Create nothing."""
-
-    def read_history(self) -> list[TopicChange]:
-        """Return the changes announced before."""
-        return self.past
+    def read_back(self, watch: Watch) -> None:
+        """Fold the changes announced before."""
+        for change in self.past:
+            watch.fold(change)
 
     def list_topics(self, *_: Any) -> Listing:
         """Return the next answer."""

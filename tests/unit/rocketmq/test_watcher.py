@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import pytest
 from click.testing import CliRunner
 
-from streaming.adapters.watch import TopicChange
+from streaming.adapters.watch import TopicChange, Watch
 from streaming.cli import main
 from streaming.kafka import reach
 from streaming.rocketmq import brokers, lite_topics, watcher
@@ -33,12 +33,10 @@ class FakeEvents:
         self.history = history
         self.written: list[TopicChange] = []
 
-    def create_events_topic(self) -> None:
-        """It exists."""
-
-    def read_history(self) -> tuple[TopicChange, ...]:
-        """Return what was announced before."""
-        return (*self.history, *self.written)
+    def read_back(self, watch: Watch) -> None:
+        """Fold what was announced before."""
+        for change in (*self.history, *self.written):
+            watch.fold(change)
 
     def announce(self, changes: list[TopicChange], _: int) -> list[bytes]:
         """Note what is announced."""
