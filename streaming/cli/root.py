@@ -36,7 +36,7 @@ _DISTRIBUTIONS = {"py4j": "pyspark"}
 _OF_VERBS = dict.fromkeys(
     ("advise", "clients", "explain", "groups", "plan", "send", "subscriptions", "tail", "topics"), "inspect"
 )
-"""Extras of the verbs that do not need the extra `job`."""
+"""Extras of the verbs that need neither the extra `job` nor an extra of their own name."""
 
 
 class _VerbGroup(click.Group):
@@ -83,7 +83,7 @@ def missing_extra(error: ModuleNotFoundError, verb: str | None) -> ExtraMissing 
     name = _DISTRIBUTIONS.get(module, module)
     found = [re.match(r"([\w.-]+).*;.*\bextra == ['\"]([\w-]+)['\"]", each) for each in requires("reexpand") or []]
     extras = {match[2] for match in found if match and match[1].replace("_", "-") == name}
-    extra = next((each for each in (_OF_VERBS.get(verb or "", "job"), "job", *sorted(extras)) if each in extras), None)
+    extra = next((each for each in (_OF_VERBS.get(verb or "", verb), "job", *sorted(extras)) if each in extras), None)
     if extra is None:
         return None
     return ExtraMissing(

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import streaming
-from streaming.cli import main
+from streaming.cli import main, root
 from streaming.cli.output import set_up
 from streaming.errors import ExtraMissing
 from streaming.local import jars
@@ -171,6 +171,12 @@ def test_the_demo_on_rocketmq_is_refused_before_anything_is_started(monkeypatch:
         result = run("demo", "--rocketmq", *options)
         assert result.exit_code == 2
         assert said in result.output
+
+
+def test_a_verb_names_the_extra_of_its_own_name() -> None:
+    """Although another one contains it, too."""
+    missing = root.missing_extra(ModuleNotFoundError(name="cloudevents.core"), "cloudevents")
+    assert "pip install 'reexpand[cloudevents]'" in str(missing)
 
 
 def test_a_line_of_the_log_has_a_time_with_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
