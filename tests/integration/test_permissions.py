@@ -51,8 +51,8 @@ class Case(NamedTuple):
         return grants(self.permission.role, guarded.streams.settings, guarded.parent)[number]
 
     def __str__(self) -> str:
-        role, _, resources, operation, _ = self.permission
-        return f"{role.replace(' ', '-')}-{operation}-{resources[self.number]}"
+        role, resources = self.permission.role.replace(" ", "-"), self.permission.resources
+        return f"{role}-{self.permission.operation}-{resources[self.number]}"
 
 
 CASES = [Case(each, number) for each in PERMISSIONS for number in range(len(each.resources))]
