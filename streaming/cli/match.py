@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import click
@@ -80,8 +79,7 @@ def match(ctx: click.Context, /, pattern: str, topic: str, *, as_json: bool, exp
     if as_json and (flaw := _flaw(pattern, syntax)):
         click.echo(json.dumps({**_verdict(pattern, flaw), "topic": topic, "matched": None}))
         ctx.exit(2)
-    with _reporting_errors():
-        explanation = matcher.explain(pattern, topic, **syntax._asdict())
+    explanation = matcher.explain(pattern, topic, **syntax._asdict())
     if as_json:
         shown = dataclasses.asdict(explanation) if explain else {"pattern": pattern, "topic": topic}
         click.echo(json.dumps({**shown, "matched": explanation.matched}))
@@ -111,9 +109,8 @@ def expand(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, *
     """
     syntax = PatternSyntax(**given)
     index: matcher.PatternIndex[str] = matcher.PatternIndex(syntax.dialect, allow_inner_multi=syntax.allow_inner_multi)
-    with _reporting_errors():
-        for pattern in patterns:
-            index.add(pattern, pattern, policy=syntax.policy)
+    for pattern in patterns:
+        index.add(pattern, pattern, policy=syntax.policy)
     if sys.stdin is None:
         raise click.UsageError("standard input is closed; give it the topics, one per line")
     source, sink = cast("io.BufferedReader", sys.stdin.buffer), sys.stdout.buffer
@@ -153,11 +150,10 @@ def validate(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool,
 
 def _flaw(pattern: str, syntax: PatternSyntax) -> matcher.InvalidPattern | None:
     """Return the error of an invalid pattern, None for a valid one."""
-    with _reporting_errors():
-        try:
-            matcher.validate(pattern, **syntax._asdict())
-        except matcher.InvalidPattern as error:
-            return error
+    try:
+        matcher.validate(pattern, **syntax._asdict())
+    except matcher.InvalidPattern as error:
+        return error
     return None
 
 
@@ -203,6 +199,6 @@ def _write(sink: BinaryIO, lines: list[bytes]) -> bool:
         os.dup2(nowhere, sink.fileno())
         os.close(nowhere)
         if not isinstance(error, BrokenPipeError):
-            raise _CommandFailed(f"the topics cannot be written: {error}") from error
+            raise click.UsageError(f"the topics cannot be written: {error}") from error
         return False
     return True

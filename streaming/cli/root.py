@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from matcher.errors import MatcherError
 from streaming.cli.output import VARIABLE, Form, log, log_as, say_error, set_up
-from streaming.errors import ExtraMissing, ReexpandError
+from streaming.errors import ExtraMissing, ReexpandError, RefusalError
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -40,7 +41,7 @@ _OF_VERBS = dict.fromkeys(
 
 
 class _VerbGroup(click.Group):
-    """Group of verbs. It converts errors of the package to a message and an exit code."""
+    """Group of verbs. It converts errors of the package and of the matcher to a message and an exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command, and report an output that cannot be written."""
@@ -61,9 +62,9 @@ class _VerbGroup(click.Group):
         """
         try:
             return super().invoke(ctx)
-        except ReexpandError as error:
+        except (ReexpandError, MatcherError) as error:
             say_error(str(error))
-            ctx.exit(error.exit_code)
+            ctx.exit(error.exit_code if isinstance(error, ReexpandError) else RefusalError.exit_code)
         except ModuleNotFoundError as error:
             missing = missing_extra(error, ctx.invoked_subcommand)
             if missing is None:
