@@ -108,18 +108,11 @@ class Driver:
 
     def start(self) -> None:
         """Start the process."""
-        self._process = subprocess.Popen(
-            self._system.command,
-            env={
-                **os.environ,
-                "PYSPARK_SUBMIT_ARGS": PATIENT,
-                **UNPACED,
-                **self._environment,
-                **self._system.environment,
-            },
-            stderr=self._log.open("wb"),
-            stdout=subprocess.DEVNULL,
-        )
+        environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": PATIENT, **UNPACED, **self._environment}
+        environment |= self._system.environment
+        command = self._system.command
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, env=environment, stderr=log, stdout=subprocess.DEVNULL)
 
     @property
     def pid(self) -> int:
