@@ -113,8 +113,8 @@ class Updates:
 def test_a_checkpoint_of_a_former_release_goes_on(folder: Path, own_broker: StartBroker, tmp_path: Path) -> None:
     """Nothing of before is written again, a change that was under way is completed, and all that comes is right.
 
-    The former release was stopped while it told a client of 20,500 topics. Its checkpoint and the records of its six
-    Kafka topics are all that this one sees.
+    The former release was stopped within a backfill of a client. Its checkpoint and the records of its six Kafka topics
+    are restored on another broker.
     """
     recorded = RecordedJob(folder)
     streams = recorded.streams(own_broker().bootstrap_servers, tmp_path / "checkpoint")

@@ -2,21 +2,22 @@
 
     python -m tests.support.record_checkpoint FOLDER --command OTHER/.venv/bin/reexpand
 
-Needs a broker's jars (`make setup`). The job reads its inputs step by step: all records of a step bear one timestamp,
+Needs a broker's jars (`make setup`). The job reads its inputs step by step: all records of a step have one timestamp,
 and are read before the next step is sent. So an oracle that reads the steps as micro-batches decides what the job
-decided, quotas and leases included. The clock is one of these inputs too: the job's own is switched off.
+decided, including quotas and leases. The clock is one of these inputs: the job's own clock is off.
 """
 
 import argparse
+import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
 from streaming.local.broker import Broker
 from streaming.records.model import Stream
 from tests.support.processes import eventually
-from tests.support.recorded_job import save
+from tests.support.recorded_job import options, save
 from tests.support.running_job import PRODUCERS_TIME, REEXPAND, SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene
 
@@ -29,15 +30,17 @@ SETTINGS = {
     "tick_interval_ms": 0,
     "client_timeout_ms": 60 * MINUTE,
 }
-MANY = 20_500
-"""Topics of one parent: more than a micro-batch processes for one client."""
+MANY = 2_500
+"""Topics of one parent: enough that its state has files in `parts`."""
+
+SMALL_BACKFILLS = "from streaming import tuning; object.__setattr__(tuning.DEFAULT_TUNING, 'backfill_topics', 50)"
+"""Python code that splits a backfill of `MANY` topics into enough micro-batches to stop the job within it."""
 
 Step = tuple[int, Callable[[Scene], None]]
 """Minutes since the start, and the function that sends the records."""
 
 
 def steps() -> list[Step]:
-    """Return the steps in order."""
     return [
         (0, _groups),
         (1, _first_topics),
@@ -53,7 +56,6 @@ def steps() -> list[Step]:
 
 
 def at(minute: int) -> int:
-    """Return the timestamp of a minute, in milliseconds."""
     return START + minute * MINUTE
 
 
@@ -138,7 +140,7 @@ def _changes(scene: Scene) -> None:
 
 
 def _many_topics(scene: Scene) -> None:
-    scene.born("many", *(f"{number % 100}__{number}" for number in range(MANY)))
+    scene.born("many", *(f"{number % 10}__{number}" for number in range(MANY)))
 
 
 def _ends(scene: Scene) -> None:
@@ -195,6 +197,8 @@ def main() -> None:
     folder = given.folder.absolute()
     # Python workers import from the folder in which the job was started; this folder has another release.
     with tempfile.TemporaryDirectory() as place, chdir(place), Broker(Path(place) / "kafka") as broker:
+        Path(place, "sitecustomize.py").write_text(SMALL_BACKFILLS)
+        os.environ["PYTHONPATH"] = place
         streams = Streams(broker.bootstrap_servers, Path(place) / "checkpoint", "recorded")
         streams.create(partitions=1, config=PRODUCERS_TIME)
         _record(streams, Path(place) / "job.log", given.command)
@@ -203,12 +207,12 @@ def main() -> None:
 
 def _record(streams: Streams, log: Path, command: str) -> None:
     scene = Scene(streams)
-    with running(streams, log, *_options(), command=command) as job:
+    with running(streams, log, *options(SETTINGS), command=command) as job:
         for minute, step in steps():
             scene.timestamp = at(minute)
             step(scene)
             scene.settles(job)
-        # Stopped while the first micro-batch writes, it has an unfinished backfill of a client.
+        # Stopped in the first micro-batches that write, it has an unfinished backfill of a client.
         scene.timestamp = at(70)
         before = streams.ends(streams.settings.updates)
         _ask_for_all_of_many(scene)
@@ -216,14 +220,6 @@ def _record(streams: Streams, log: Path, command: str) -> None:
         assert eventually(lambda: streams.ends(streams.settings.updates) != before, SETTLE_SECONDS)
         assert job.stop() == 0, job.said()
     assert not streams.are_read(), "the job was done with everything before it was stopped"
-
-
-def _options() -> Iterator[str]:
-    for name, value in SETTINGS.items():
-        option = f"--{name.replace('_', '-')}"
-        values = [f"{key}={number}" for key, number in value.items()] if isinstance(value, dict) else [str(value)]
-        for each in values:
-            yield from (option, each)
 
 
 if __name__ == "__main__":
