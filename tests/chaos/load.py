@@ -65,7 +65,6 @@ def beginning() -> Iterator[Record]:
 
 
 def topic(parent: str, name: str, **fields: Any) -> Record:
-    """Return the record of a new topic."""
     return _record(Stream.TOPICS, topic_value(parentTopic=parent, liteTopic=name, **fields))
 
 

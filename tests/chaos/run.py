@@ -55,7 +55,6 @@ def main() -> None:
 
 
 def _play_all(faults: Sequence[Fault], given: argparse.Namespace) -> list[Row]:
-    """Play faults, and write the table after each of them."""
     console = Console(stderr=True)
     rows: list[Row] = []
     results = table.Results(given.out)

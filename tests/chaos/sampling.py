@@ -71,7 +71,6 @@ def sample(stage: Stage, begun: float, faults: int) -> Sample:
 
 
 def write(samples: Sequence[Sample], file: Path) -> None:
-    """Write samples as CSV."""
     with file.open("w", newline="", encoding="utf-8") as output:
         writer = csv.DictWriter(output, [field.name for field in fields(Sample)])
         writer.writeheader()

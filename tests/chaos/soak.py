@@ -92,7 +92,6 @@ class Soak:
 
 
 def main() -> None:
-    """Soak for some minutes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--calm", action="store_true", help="no faults, only the load")

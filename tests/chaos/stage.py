@@ -5,7 +5,8 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -17,8 +18,9 @@ from tests.chaos.judge import Judge, Verdict
 from tests.chaos.load import CANARIES, HOT, OPTIONS, Load, beginning, topic
 from tests.chaos.model import Proof, StruckIdleError
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, REEXPAND, Job, OpenTransactions, Streams
+from tests.support.running_job import POLL_SECONDS, Job, OpenTransactions, Streams
 from tests.support.topics import delete, topics
+from tests.support.verbs import reexpand
 
 SETTLE_SECONDS = 180
 REFUSE_SECONDS = 240
@@ -77,6 +79,17 @@ class Stage:
         """Start a further driver on the checkpoint, beside the job if that lives."""
         return Job(self.streams, self.folder / f"job-{next(self._numbers)}.log", *self.options, *options)
 
+    @contextmanager
+    def successor(self, *options: str) -> Iterator[Job]:
+        """Launch another driver on the checkpoint; it is the job afterwards."""
+        job = self.launch(*options)
+        try:
+            yield job
+        except BaseException:
+            job.close()
+            raise
+        self.replace_job(job)
+
     def replace_job(self, job: Job) -> None:
         """Take another driver for the job from now on."""
         if self.job is not None:
@@ -126,35 +139,27 @@ class Stage:
     def is_refused(self, code: int, *texts: str, options: tuple[str, ...] = ()) -> str:
         """Check that a start is refused and writes nothing; return what it says."""
         before = self.written()
-        job = self.launch(*options)
-        try:
+        with self.launch(*options) as job:
             sentence = self.ends_with(job, code, *texts)
-        finally:
-            job.close()
         assert self.written() == before, "a job that was refused has written"
         return sentence
 
     def fails_to_start(self, *texts: str) -> tuple[int, str]:
         """Check that a start ends with a sentence, and writes nothing if refused; return exit code and sentence."""
         before = self.written()
-        job = self.launch()
-        try:
+        with self.launch() as job:
             assert eventually(lambda: job.process.poll() is not None, REFUSE_SECONDS, POLL_SECONDS), "the job goes on"
             code = int(job.process.returncode)
             assert code in (1, 2), f"exit code {code}"
             sentence = self.ends_with(job, code, *texts, in_a_task=True)
-        finally:
-            job.close()
         # Where one task fails, the records of another one may be written: they are right, and not repeated.
         assert code == 1 or self.written() == before, "a job that was refused has written"
         return code, sentence
 
     def command(self, verb: str, *options: str) -> tuple[int, str]:
         """Run another verb on the checkpoint and its topics; return exit code and output."""
-        settings = self.streams.settings
-        words = [REEXPAND, verb, "--bootstrap-servers", settings.bootstrap_servers, "--checkpoint", settings.checkpoint]
-        words += ["--updates", settings.updates, "--dead-letters", settings.dead_letters, *options]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SETTLE_SECONDS)
+        names = self.streams.options("bootstrap_servers", "checkpoint", "updates", "dead_letters")
+        done = reexpand(verb, *names, *options, codes=range(256))
         return done.returncode, done.stdout + done.stderr
 
     def reads_updates_anew(self) -> None:
@@ -254,6 +259,5 @@ class Stage:
 
 
 def shortened(sentence: str, limit: int = 160) -> str:
-    """Return the beginning of a sentence, for a table."""
     text = re.sub(r"\s+", " ", sentence)
     return text if len(text) <= limit else f"{text[:limit].rpartition(' ')[0]} ..."

@@ -19,7 +19,6 @@ _SHOWN = 200
 
 
 def cells(row: Row) -> list[str]:
-    """Return the texts of a row, by column."""
     verdict = row.verdict
     outcome = row.struck.outcome if row.right else f"**wrong**: {' '.join(row.failure.split())[-_SHOWN:]}"
     missing, surplus, duplicates = ("", "", "")
@@ -62,7 +61,6 @@ class Results:
 
 
 def as_object(row: Row) -> dict[str, Any]:
-    """Return a row for JSON."""
     return dict(zip(COLUMNS, cells(row), strict=True)) | {"right": row.right, "failure": row.failure}
 
 

@@ -99,7 +99,6 @@ def own_streams(folder: Path) -> Iterator[Streams]:
 
 @contextmanager
 def served(broker: Simulated, port: int = 0, token: str | None = None, **options: Any) -> Iterator[str]:
-    """Serve a console, and yield its address."""
     where = Address("127.0.0.1", port or free_port())
     with (
         LiveRelation(broker.address, TOPIC, **options) as relation,

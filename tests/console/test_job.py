@@ -17,7 +17,6 @@ from tests.support.scene import Scene
 
 @pytest.fixture
 def streams(tmp_path: Path) -> Iterator[Streams]:
-    """Six topics on a broker of their own."""
     with own_streams(tmp_path) as streams:
         yield streams
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from streaming.local.server import free_port
 from tests.support.engine import obstacle
 from tests.support.processes import eventually
+from tests.support.running_job import Streams
 
 _ROOT = Path(__file__).parents[2]
 _IMAGES = ("python:3.11-slim", "apache/kafka:4.3.1", "prom/prometheus:v3.5.0", "grafana/grafana:12.1.1")
@@ -43,7 +43,7 @@ class Services:
         others = ("HTTP", "PROMETHEUS", "GRAFANA")
         self._ports = {f"REEXPAND_{name}_PORT": str(free_port()) for name in others}
         self._ports["REEXPAND_KAFKA_PORT"] = str(self._port)
-        self._kafka = {"bootstrap.servers": f"127.0.0.1:{self._port}"}
+        self._streams = Streams(f"127.0.0.1:{self._port}", Path())
 
     def compose(self, *arguments: str, timeout: float = _HEALTHY_SECONDS) -> str:
         """Run a command of Compose and return what it prints."""
@@ -88,9 +88,7 @@ class Services:
 
     def send(self, topic: str, key: str, value: dict[str, Any]) -> None:
         """Send an event from outside, and wait until Kafka has it."""
-        producer = Producer(self._kafka)
-        producer.produce(topic, key=key, value=json.dumps(value))
-        assert producer.flush(_ANSWER_SECONDS) == 0, "Kafka does not take an event from outside"
+        self._streams.write(topic, (key.encode(), json.dumps(value).encode()))
 
     def updates(self, parent: str) -> list[tuple[str, str]]:
         """The updates of a parent so far, as they are read from outside: operation and topic."""
@@ -98,20 +96,7 @@ class Services:
         return [(update["op"], update["liteTopic"]) for update in found]
 
     def _read(self, topic: str) -> list[dict[str, Any]]:
-        """All records of a topic, from the beginning to its present end."""
-        consumer = Consumer({**self._kafka, "group.id": self._name, "enable.partition.eof": True})
-        unread = set(consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in unread])
-        found = []
-        while unread and (message := consumer.poll(_ANSWER_SECONDS)) is not None:
-            error = message.error()
-            if error is None:
-                found.append(json.loads(message.value() or b"{}"))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unread.discard(message.partition())
-        consumer.close()
-        assert not unread, f"{topic} cannot be read from outside"
-        return found
+        return [json.loads(message.value() or b"{}") for message in self._streams.read(topic)]
 
     def _eventually(self, holds: Callable[[], bool], seconds: float) -> None:
         if not eventually(holds, seconds, 0.5):
@@ -136,7 +121,6 @@ def running_services() -> Iterator[Services]:
 
 @cache
 def _obstacle() -> str | None:
-    """Return why the services cannot be brought up on this machine, or None."""
     found = obstacle(_IMAGES)
     if found is None and not _compose():
         return "there is a container engine, but neither `docker compose` nor `docker-compose`"

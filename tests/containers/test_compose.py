@@ -52,5 +52,4 @@ def test_a_restarted_job_goes_on_where_it_stopped(services: Services, parent: st
 
 
 def create(services: Services, parent: str, topic: str) -> None:
-    """Say that a topic was created."""
     services.send("lite-topic-events", parent, {"event": "CREATED", "parentTopic": parent, "liteTopic": topic})

@@ -33,16 +33,13 @@ def address(health: Health) -> Iterator[str]:
         yield (server.url or "").removeprefix("http://")
 
 
-def test_a_job_that_works_has_no_fault(address: str) -> None:
-    assert complaint(address) == ""
-
-
 def test_a_job_that_stands_by_has_no_fault(address: str, health: Health) -> None:
     health.enter(Condition.STANDING_BY, "in use by process 1")
     assert complaint(address) == ""
 
 
 def test_the_fault_of_a_job_is_told(address: str, health: Health) -> None:
+    assert complaint(address) == ""
     health.note_kafka(unreachable_for=7)
     assert complaint(address) == "kafka-unreachable: Kafka has not answered for 7 s"
     assert complaint(address, "/healthz") == ""

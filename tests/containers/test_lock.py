@@ -27,6 +27,5 @@ def test_the_image_installs_all_that_the_project_depends_on() -> None:
 
 
 def packages(lock: Path) -> dict[str, frozenset[str]]:
-    """The hashes of each `name==version` of a lock file."""
     entries = re.findall(r"^([\w.-]+==\S+)(.*?)(?=^\S|\Z)", lock.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return {name: frozenset(re.findall(r"sha256:\w+", files)) for name, files in entries}

@@ -84,7 +84,6 @@ def send(streams: Streams) -> None:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder, and yield the address."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -115,7 +115,6 @@ def guarded(secured_broker: SecuredBroker, tmp_path: Path) -> GuardedStreams:
 
 @cache
 def _choice() -> tuple[str, str]:
-    """Which broker to use, and why."""
     forced = os.environ.get("REEXPAND_TEST_BROKER", "")
     if forced in {"embedded", "container"}:
         return forced, f"REEXPAND_TEST_BROKER={forced}"

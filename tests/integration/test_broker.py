@@ -31,7 +31,6 @@ from tests.support.running_job import PRODUCERS_TIME, TOPIC_SETTINGS, Streams
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name that no other test uses."""
     return f"t-{uuid.uuid4().hex[:12]}"
 
 

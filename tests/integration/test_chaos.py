@@ -3,18 +3,17 @@
 `make chaos` plays all faults; docs/chaos.md has the results, and the tests of the others.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.chaos.catalogue import FAULTS
 from tests.chaos.faults.tenants import strike
 from tests.chaos.stage import Stage
 from tests.chaos.theatre import Theatre, play
 from tests.support.brokers import StartBroker
+from tests.support.update_records import forged
 
 SEED = 11
 
@@ -34,13 +33,9 @@ def spoil(stage: Stage) -> None:
     topic = stage.streams.settings.updates
     stage.judge.committed.catch_up()
     gone = min(row for row in stage.judge.committed.relation() if row.parent == "hot")
-    added = gone._replace(lite_topic="never__created")
     (update,) = [each for each in stage.streams.updates() if each["liteTopic"] == gone.lite_topic]
-    producer = Producer({"bootstrap.servers": stage.streams.bootstrap_servers, "partitioner": "murmur2_random"})
-    for row, op in ((gone, "REMOVE"), (added, "ADD")):
-        value = {**update, "op": op, "liteTopic": row.lite_topic}
-        producer.produce(topic, json.dumps(value), json.dumps(list(row[:4]), separators=(",", ":")))
-    assert producer.flush(60) == 0
+    for op, row in (("REMOVE", gone), ("ADD", gone._replace(lite_topic="never__created"))):
+        stage.streams.write(topic, *forged(op, row, eventId=update["eventId"]))
 
 
 def test_transactions_of_producers_and_a_judge_that_sees_each_wrong_row(theatre: Theatre) -> None:

@@ -16,9 +16,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions
+from confluent_kafka import Producer
 from kafka import KafkaConsumer
 from starlette.testclient import TestClient
 
@@ -31,13 +29,13 @@ from streaming.console.live import LiveRelation
 from streaming.kafka.specs import COMPACTION
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.oracle import Effective
-from streaming.records.model import Stream
 from tests.support.brokers import SharedBroker, StartBroker
 from tests.support.histories import expected, history
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
+from tests.support.scene import Scene
+from tests.support.topics import add_partitions, delete, remove_records
 from tests.support.update_records import Record, add, gone, key, remove, value
-from tests.support.values import created, replace, wildcard
 
 PAGE = Path(streaming.client.__file__).with_name("README.md")
 
@@ -49,6 +47,7 @@ class Updates:
         self, address: str, partitions: int = 1, name: str | None = None, config: dict[str, str] | None = None
     ) -> None:
         self.address = address
+        self.streams = Streams(address, Path())
         self.name = name or f"u-{uuid.uuid4().hex[:12]}"
         create_topics(address, [TopicSpec(self.name, partitions, {**COMPACTION, **(config or {})})])
         self._producer = Producer({"bootstrap.servers": address, "log_level": 0})
@@ -113,7 +112,7 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
     """Patterns, names, shares and subscriptions that count by themselves; a topic born later; a restart in between."""
     parent = f"{streams.prefix}-orders"
     dispatching = Dispatching(streams, parent, tmp_path / "dispatcher.log")
-    feed = streams.producer()
+    scene = Scene(streams)
     for group, subscriber, entries in [
         ("billing", "b1", ["eu__*"]),
         ("billing", "b2", ["eu__**", "us__created"]),
@@ -121,11 +120,10 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
         ("warehouse", "w1", ["eu__shipped"]),
     ]:
         if group != "warehouse":
-            feed.send(Stream.GROUPS, wildcard(group=group, parent=parent), group)
-        feed.send(Stream.SUBSCRIPTIONS, replace(*entries, client=subscriber, group=group, parent=parent), group)
-    for topic in ("eu__created", "us__created", "asia__created"):
-        feed.send(Stream.TOPICS, created(topic, parent), parent)
-    feed.flush()
+            scene.group(group, parent)
+        scene.asks(subscriber, group, parent, *entries)
+    scene.born(parent, "eu__created", "us__created", "asia__created")
+    scene.sent()
     by_hand = Updates(streams.bootstrap_servers, name=streams.settings.updates)
 
     with running(streams, tmp_path / "job.log"), by_hand.client() as client:
@@ -161,8 +159,8 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
 
         dispatching.send("us__created", b"while it was away")
         with dispatching.running():
-            feed.send(Stream.TOPICS, created("eu__shipped", parent), parent)
-            feed.flush()
+            scene.born(parent, "eu__shipped")
+            scene.sent()
             assert eventually(lambda: client.topics(parent, "warehouse", "w1") == {"eu__shipped"}, SETTLE_SECONDS)
 
             def arrives() -> bool:
@@ -187,7 +185,7 @@ def test_two_libraries_fold_to_the_relation_of_the_oracle(streams: Streams, tmp_
     feed.flush()
     wanted = expected([records]).relation()
     with running(streams, tmp_path / "job.log") as job:
-        assert eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
+        streams.becomes(wanted)
         assert job.stop() == 0
 
     other: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -273,9 +271,7 @@ def test_partitions_that_are_added_are_read(broker: SharedBroker) -> None:
     updates.write(add("before"))
     with updates.client(refresh_seconds=0.5) as client:
         client.wait_ready(60)
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        for future in admin.create_partitions([NewPartitions(updates.name, 3)]).values():
-            future.result(30)
+        add_partitions(updates.streams, updates.name, 3)
         fresh = Updates(broker.bootstrap_servers, name=updates.name)
         for partition in range(3):
             fresh.write(add(f"in {partition}"), partition=partition)
@@ -289,9 +285,7 @@ def test_a_topic_that_is_deleted_is_said(broker: SharedBroker) -> None:
     updates.write(add())
     with updates.client(options={"topic.metadata.propagation.max.ms": 1_000}) as client:
         client.wait_ready(60)
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        for future in admin.delete_topics([updates.name]).values():
-            future.result(30)
+        delete(updates.streams, updates.name)
         assert eventually(lambda: client.error is not None, 60)
         with pytest.raises(UpdatesUnreadable, match=updates.name):
             client.wait_ready(0)
@@ -315,9 +309,7 @@ def test_records_that_are_gone_before_they_are_read_are_said(broker: SharedBroke
         assert eventually(lambda: waits, 60)  # else it might begin behind what is gone, and miss nothing
         for start in range(0, 5_000, 100):  # in many fetches, of which the client has at most the next in its memory
             updates.write(*(add(f"t{number}") for number in range(start, start + 100)))
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        for future in admin.delete_records([TopicPartition(updates.name, 0, 4_900)]).values():
-            future.result(30)
+        remove_records(updates.streams, updates.name, 4_900)
         deleted = True
         assert eventually(lambda: client.error is not None, 60)
         assert isinstance(client.error, UpdatesUnreadable)
@@ -365,6 +357,4 @@ def test_a_topic_that_kafka_has_compacted_gives_the_same_relation(own_broker: St
         with updates.client() as later:
             later.wait_ready(60)
         assert set(later.relation.rows()) == set(client.relation.rows())
-    assert eventually(lambda: len(Streams(updates.address, Path()).read(updates.name)) < written / 2), (
-        "it was compacted"
-    )
+    assert eventually(lambda: len(updates.streams.read(updates.name)) < written / 2), "it was not compacted"

@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from streaming.kafka.specs import specs
-from streaming.kafka.topics import create_topics
 from streaming.oracle import Effective
 from streaming.records.model import Reason, Stream
 from streaming.records.updates import Cause
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene, repeated
 from tests.support.topics import delete
 
@@ -33,7 +31,6 @@ class Told(NamedTuple):
 
 
 def clock_records(streams: Streams, kind: str) -> list[Told]:
-    """The records of one kind on the clock topic."""
     return [
         Told(str(message.partition()), message.offset() or 0, value[kind])
         for message in streams.read(streams.settings.clock)
@@ -42,7 +39,6 @@ def clock_records(streams: Streams, kind: str) -> list[Told]:
 
 
 def micro_batches(streams: Streams) -> list[dict[str, dict[str, int]]]:
-    """The positions behind each micro-batch."""
     folder = streams.checkpoint / "query" / "offsets"
     numbers = sorted(int(file.name) for file in folder.glob("[0-9]*"))
     assert numbers[0] == 0, "some are gone"
@@ -51,7 +47,6 @@ def micro_batches(streams: Streams) -> list[dict[str, dict[str, int]]]:
 
 @contextmanager
 def feeding(streams: Streams) -> Iterator[None]:
-    """New topics all the time, by a thread of their own."""
     scene = Scene(streams)
 
     def step(number: int) -> None:
@@ -181,27 +176,3 @@ def lose_unread_alarm(streams: Streams, scene: Scene, log: Path) -> None:
         assert eventually(lambda: len(clock_records(streams, "alarm")) > alarms, SETTLE_SECONDS, 0.01)
         job.kill()
     delete(streams, streams.settings.clock)
-
-
-@pytest.mark.long
-def test_a_clock_topic_that_goes_while_the_job_runs(streams: Streams, tmp_path: Path) -> None:
-    """The job ends with a sentence that says what to do, and doing so helps."""
-    scene, log = Scene(streams), tmp_path / "job.log"
-    scene.asks("c", "g", "p", "a", "b")
-    scene.born("p", "a", ttlMs=5_000)
-    job = Job(streams, log, "--tick-interval-ms", "1000")
-    try:
-        job.wait_ready()
-        scene.leads_to({Effective("p", "g", "c", "a")}, {"p"})
-        delete(streams, streams.settings.clock)
-        assert job.process.wait(SETTLE_SECONDS) == 1
-        said = job.said()
-    finally:
-        job.close()
-    assert f"the topic {streams.settings.clock} was deleted, or created again, while the job ran. Start" in said
-    assert "failOnDataLoss" not in said
-    create_topics(streams.bootstrap_servers, specs(streams.settings))  # as somebody else might
-    scene.born("p", "b")
-    with running(streams, log, "--tick-interval-ms", "500") as job:
-        scene.leads_to({Effective("p", "g", "c", "b")}, {"p"})
-        assert job.stop() == 0

@@ -45,9 +45,7 @@ def test_events_become_inputs_and_outputs_become_events(streams: Streams, caplog
     assert {message.key() for message in found} == {b"orders"}
 
     update = add("t1", changes={"liteTopic": "t1", "source": {"topic": "x", "timestamp": 0}})
-    for key, value in (update, gone("t1")):
-        producer.produce(settings.updates, key=key, value=value)
-    assert producer.flush(60) == 0
+    streams.write(settings.updates, update, gone("t1"))
     for written in (2, 0):
         assert emit(settings, BridgeOptions(changes, once=True)) == written
     first, last = streams.read(changes)

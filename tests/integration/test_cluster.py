@@ -18,7 +18,7 @@ from streaming.errors import ClusterFailed
 from streaming.local.cluster import SparkCluster
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import MARK, eventually, marked
-from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, assert_equal_relations, running
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
 from tests.support.sharded import OPTIONS, PARTITION_OF_SHARD
 
 
@@ -70,7 +70,6 @@ class EventLog:
 
 
 def executors_of(cluster: SparkCluster, worker: int) -> set[str]:
-    """The executors that a worker has started, in all of its lives."""
     return {path.name for path in (cluster.folder / f"worker-{worker}").glob("app-*/*")}
 
 
@@ -100,9 +99,7 @@ def test_workers_die_in_turn_while_a_history_flows(
     monkeypatch.setenv("SPARK_CONF_DIR", str(log.configuration))
 
     def assert_right_after(count: int) -> None:
-        wanted = expected(quarters[:count]).relation()
-        eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
-        assert_equal_relations(streams.relation(), wanted)
+        streams.becomes(expected(quarters[:count]).relation())
 
     with (
         SparkCluster(tmp_path / "cluster") as cluster,

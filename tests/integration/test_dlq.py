@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer
 
 from streaming.cli import main
 from streaming.records.model import Reason, Source, Stream
@@ -33,9 +32,7 @@ def rejected(streams: Streams, stream: Stream, value: bytes, reason: Reason, **f
     """Write a dead letter as the job does; returns its id."""
     source = Source(streams.name(stream), **{"partition": 0, "offset": 0, "entry": 0, "timestamp": 5, **fields})
     key, letter = dead_letter(source, reason, f"it is {reason}", value)
-    job = Producer({"bootstrap.servers": streams.bootstrap_servers, "partitioner": "murmur2_random"})  # as Java's
-    job.produce(streams.settings.dead_letters, letter, key)
-    assert job.flush(60) == 0
+    streams.write(streams.settings.dead_letters, (key, letter))
     return f"{source.topic}[{source.partition}]@{source.offset}" + (f"#{source.entry}" if source.entry else "")
 
 

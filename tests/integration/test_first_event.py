@@ -21,7 +21,6 @@ pytestmark = pytest.mark.long
 
 
 def blocks(page: str) -> list[str]:
-    """Return the blocks of commands of a page."""
     return re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 

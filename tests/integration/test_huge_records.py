@@ -24,8 +24,9 @@ from tests.support.brokers import SharedBroker, StartBroker
 from tests.support.builders import topic_json
 from tests.support.guarded_streams import GuardedStreams
 from tests.support.processes import eventually
-from tests.support.running_job import Job, Streams, assert_verified, running
+from tests.support.running_job import Job, Streams, running
 from tests.support.scene import Scene
+from tests.support.verbs import assert_verified
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LARGEST_BATCH = 20_000_000
@@ -57,7 +58,6 @@ def mixed(request: pytest.FixtureRequest, broker: SharedBroker, tmp_path: Path) 
 
 
 def batching(streams: Streams, options: dict[str, Any]) -> Producer:
-    """Return a producer that writes few and large batches."""
     sizes = {"message.max.bytes": 1_000_000_000, "batch.size": 2_000_000_000, "linger.ms": 10_000}
     return Producer({"bootstrap.servers": streams.bootstrap_servers, **sizes, **options})
 
@@ -121,11 +121,9 @@ def read(
 def test_the_bounded_source_reads_with_a_password_and_the_least_permissions(
     spark: SparkSession, guarded: GuardedStreams
 ) -> None:
-    producer = guarded.administrator()
-    producer.produce(guarded.streams.settings.topic_events, topic_json())
-    assert producer.flush(60) == 0
+    guarded.streams.write(guarded.streams.settings.topic_events, (b"", topic_json()))
     options = guarded.user("job")
-    streams = Streams(guarded.scram, guarded.streams.checkpoint, guarded.streams.prefix)
+    streams = Streams(guarded.address, guarded.streams.checkpoint, guarded.streams.prefix)
     streams.settings = streams.settings.model_copy(update={"kafka_options": options})
     assert len(read(spark, streams, 10, bounded=True)) == 1
 
@@ -135,15 +133,12 @@ def test_the_source_reads_with_a_delegation_token(
     spark: SparkSession, guarded: GuardedStreams, tmp_path: Path, *, bounded: bool
 ) -> None:
     """Also where it looks at the sizes of values to plan, which it does for more than 250 records."""
-    producer = guarded.administrator()
-    for _ in range(300):
-        producer.produce(guarded.streams.settings.topic_events, topic_json())
-    assert producer.flush(60) == 0
+    guarded.streams.write(guarded.streams.settings.topic_events, *[(b"", topic_json())] * 300)
     login, options = read_options(guarded.user("job")), tmp_path / "without-login.properties"
     options.write_text("\n".join(f"{key}={value}" for key, value in login.items() if key.startswith("ssl.truststore")))
-    streams = Streams(guarded.scram, guarded.streams.checkpoint, guarded.streams.prefix)
+    streams = Streams(guarded.address, guarded.streams.checkpoint, guarded.streams.prefix)
     streams.settings = streams.settings.model_copy(update={"kafka_options": options})
-    with spark_token(spark, guarded.scram, login):
+    with spark_token(spark, guarded.address, login):
         assert len(read(spark, streams, 1_000, bounded=bounded)) == 300
 
 
@@ -217,9 +212,8 @@ def test_a_huge_value_in_a_small_batch_is_a_dead_letter(streams: Streams, tmp_pa
         begun = time.monotonic()
         in_one_batch(streams, topic_json(liteTopic="before"), huge(), topic_json(liteTopic="behind"))
         assert_no_room(job)
-    again = Job(streams, log)
-    assert_no_room(again)
-    again.close()
+    with Job(streams, log) as again:
+        assert_no_room(again)
     with running(streams, log) as job:
         wanted |= {Effective("p", "g", "c", topic) for topic in ("before", "behind")}
         scene.leads_to(wanted, {"p"})
@@ -246,7 +240,6 @@ def test_a_huge_value_in_a_small_batch_is_a_dead_letter(streams: Streams, tmp_pa
 
 
 def assert_no_room(job: Job) -> None:
-    """Check that a job ends because Java's memory is exhausted."""
     assert job.process.wait(LONGEST_SECONDS) == 1
     assert "had no room" in job.said()
 
@@ -258,7 +251,6 @@ def huge() -> bytes:
 
 
 def in_one_batch(streams: Streams, *values: bytes) -> None:
-    """Write topic events as one batch of Kafka."""
     producer = batching(streams, {"compression.type": "gzip", "message.timeout.ms": 120_000})
     for value in values:
         producer.produce(streams.settings.topic_events, value, partition=0)

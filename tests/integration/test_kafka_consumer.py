@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, Message
 
 from streaming.client.pattern_consumer import PatternConsumer
 from streaming.config import Settings, load
@@ -22,6 +22,7 @@ from streaming.records.model import Action
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.running_job import Streams, running
+from tests.support.topics import committed
 from tests.support.update_records import Record, add, gone, remove
 from tests.support.watched_kafka import Topics, Watcher
 
@@ -76,7 +77,7 @@ class Played:
 
     def committed(self, topic: str, partition: int = 0) -> int:
         """The offset that Kafka has for the group."""
-        return _committed(self.streams.bootstrap_servers, self.group, topic, partition)
+        return committed(self.streams, self.group, topic)[partition]
 
 
 @pytest.fixture
@@ -371,7 +372,7 @@ def test_with_the_real_job_new_topics_come_in_a_second_and_those_of_a_dead_clien
                 assert all_poll(survivor, until=lambda: not survivor.topics), other.said()
                 topics.write("orders.eu.created", b"3", b"4")
                 assert all_poll(survivor, until=lambda: "4" in other.said().splitlines()), other.said()
-                assert all_poll(survivor, until=lambda: _committed(kafka, "audit", "orders.eu.created") == 3)
+                assert all_poll(survivor, until=lambda: committed(streams, "audit", "orders.eu.created")[0] == 3)
                 other.process.kill()
                 killed_at = time.monotonic()
                 topics.write("orders.eu.created", b"5")
@@ -381,13 +382,3 @@ def test_with_the_real_job_new_topics_come_in_a_second_and_those_of_a_dead_clien
             assert survivor.topics == everything
         assert eventually(lambda: streams.relation() == set(), SECONDS)
         assert streams.dead_letters() == []
-
-
-def _committed(kafka: str, group: str, topic: str, partition: int = 0) -> int:
-    """The offset that Kafka has for a group."""
-    consumer = Consumer({"bootstrap.servers": kafka, "group.id": group})
-    try:
-        (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=60)
-        return int(found.offset)
-    finally:
-        consumer.close()

@@ -22,10 +22,13 @@ from streaming.kafka.clients import reason
 from streaming.kafka.permissions import PERMISSIONS, Grant, Permission, grants
 from streaming.kafka.specs import answers_spec
 from streaming.kafka.topics import TopicSpec, create_topics
+from streaming.oracle import Effective
 from tests.support.guarded_streams import GROUP, REQUEST, TOPIC, GuardedStreams, wait_for
 from tests.support.processes import eventually
-from tests.support.running_job import REEXPAND, SETTLE_SECONDS
+from tests.support.running_job import SETTLE_SECONDS
 from tests.support.secured import SecuredBroker
+from tests.support.update_records import forged
+from tests.support.verbs import reexpand
 
 pytestmark = pytest.mark.long
 
@@ -82,23 +85,16 @@ def test_the_job_needs_each_of_its_permissions(case: Case, guarded: GuardedStrea
     more = ("--groups", str(groups), "--client-timeout-ms", "2000")
     is_tick = (grant.name, grant.operation) == (guarded.streams.settings.clock, "WRITE")
     warning = " a tick cannot be written: " if is_tick else "Error: "
-    job = guarded.job(options, *more)
-    try:
-        if (grant.name, grant.operation) == (
-            guarded.streams.settings.updates,
-            "READ",
-        ):  # a first start reads no updates
+    if (grant.name, grant.operation) == (guarded.streams.settings.updates, "READ"):  # a first start reads no updates
+        with guarded.job(options, *more) as job:
             job.wait_ready()
             assert eventually(lambda: guarded.streams.ends(grant.name)[0] > 0, SETTLE_SECONDS)
             assert job.stop() == 0
-            job.close()
-            job = guarded.job(options, *more)
+    with guarded.job(options, *more) as job:
         said = wait_for(job, warning)
-        assert warning in said
-        assert str(grant) in said.partition(warning)[2].splitlines()[0]
-        assert "/streaming/" not in said  # PySpark may tell of a broken pipe, but no traceback is the job's own
-    finally:
-        job.close()
+    assert warning in said
+    assert str(grant) in said.partition(warning)[2].splitlines()[0]
+    assert "/streaming/" not in said  # PySpark may log a broken pipe, but no traceback is the job's own
 
 
 def assert_refused(done: "subprocess.CompletedProcess[str]", grant: Grant) -> None:
@@ -154,12 +150,9 @@ def test_a_dispatcher_needs_each_of_its_permissions(case: Case, guarded: Guarded
 def dispatched(guarded: GuardedStreams, options: Path) -> "subprocess.CompletedProcess[str]":
     """Run the dispatcher on a message to a client, until it fails or has delivered it."""
     streams, parent = guarded.streams, guarded.parent
-    update = {"op": "ADD", "parentTopic": parent, "group": "g", "clientId": "c", "liteTopic": "t", "patterns": ["t"]}
     create_topics(streams.bootstrap_servers, [TopicSpec(parent), TopicSpec(f"{parent}-delivered")])
-    admin = guarded.administrator()
-    admin.produce(streams.settings.updates, *guarded.as_record(update))
-    admin.produce(parent, b"message", b"t")
-    assert admin.flush(60) == 0
+    streams.write(streams.settings.updates, *forged("ADD", Effective(parent, "g", "c", "t")))
+    streams.write(parent, (b"t", b"message"))
     command = [sys.executable, "-m", "streaming.examples.dispatcher", "--bootstrap-servers", guarded.address]
     words = ["--parent", parent, "--updates", streams.settings.updates, "--kafka-options", str(options)]
     process = subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True)
@@ -179,15 +172,12 @@ def worked_off(secured_broker: SecuredBroker, folder: Path) -> GuardedStreams:
     found = GuardedStreams(secured_broker, folder)
     found.streams.create(1)
     feed(found)
-    job = found.job(found.user("job"))
-    try:
+    with found.job(found.user("job")) as job:
         job.wait_ready()
         assert eventually(
             lambda: found.streams.are_read() and len(found.streams.dead_letters()) == 3, SETTLE_SECONDS, 1
         )
         assert job.stop() == 0
-    finally:
-        job.close()
     return found
 
 
@@ -224,24 +214,11 @@ ASKING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def run_verb(role: str, worked: GuardedStreams, without: Grant | None) -> "subprocess.CompletedProcess[str]":
     roles, words = VERBS[role]
     stand_ins = {"CHECKPOINT": str(worked.streams.checkpoint), "PARENT": worked.parent}
-    if role == "verify --repair":  # a surplus row, which it is to take away
-        admin = worked.administrator()
-        update = {
-            "op": "ADD",
-            "parentTopic": "orders",
-            "group": "g",
-            "clientId": "c",
-            "liteTopic": "t",
-            "patterns": ["t"],
-        }
-        admin.produce(worked.streams.settings.updates, *worked.as_record(update))
-        assert admin.flush(60) == 0
-    if role == "dlq replay":  # the dead letters, which another test may have taken back
-        admin, topic = worked.administrator(), worked.streams.settings.dead_letters
-        letters = {message.key(): message.value() for message in worked.streams.read(topic) if message.value()}
-        for key, value in letters.items():
-            admin.produce(topic, value, key)
-        assert admin.flush(60) == 0
+    streams, topic = worked.streams, worked.streams.settings.dead_letters
+    if role == "verify --repair":  # of a surplus row
+        streams.write(streams.settings.updates, *forged("ADD", Effective("orders", "g", "c", "t")))
+    if role == "dlq replay":  # another test may have replayed the dead letters
+        streams.write(topic, *{each.key() or b"": each.value() for each in streams.read(topic) if each.value()}.items())
     options = worked.user(*roles, without=without)
     return worked.verb(*(stand_ins.get(word, word) for word in words), options=options)
 
@@ -264,8 +241,8 @@ def test_the_permissions_of_a_verb_suffice(role: str, worked: GuardedStreams) ->
 
 def test_compact_inputs_needs_its_permissions_which_suffice(secured_broker: SecuredBroker, tmp_path: Path) -> None:
     worked, copy = worked_off(secured_broker, tmp_path), tmp_path / "backup"
-    words = ["--checkpoint", str(worked.streams.checkpoint)]
-    subprocess.run([REEXPAND, "backup", *words, str(copy)], check=True, capture_output=True, timeout=120)
+    words = worked.streams.options("checkpoint")
+    reexpand("backup", *words, copy)
     words = ["compact-inputs", *words, "--backup", str(copy), "--yes"]
     for case in cases("compact-inputs"):
         grant = case.grant(worked)
@@ -309,14 +286,11 @@ def answering(secured_broker: SecuredBroker, tmp_path_factory: pytest.TempPathFa
     admin = found.administrator()
     admin.produce(found.parent, event.value, headers=list(event.headers.items()))
     assert admin.flush(60) == 0
-    job = found.job(found.user("job", "job that answers"))
-    try:
+    with found.job(found.user("job", "job that answers")) as job:
         job.wait_ready()
         assert "get no answers" not in job.said()
         yield found
         assert job.stop() == 0
-    finally:
-        job.close()
 
 
 def ask(role: str, answering: GuardedStreams, without: Grant | None = None) -> "subprocess.CompletedProcess[str]":
@@ -362,24 +336,18 @@ def test_send_needs_the_topic_of_its_kind_alone(case: Case, answering: GuardedSt
 def test_a_job_that_may_not_answer_says_so(guarded: GuardedStreams) -> None:
     create_topics(guarded.streams.bootstrap_servers, [answers_spec(guarded.streams.settings)])
     (case,) = cases("job that answers")
-    job = guarded.job(guarded.user("job"))
-    try:
+    with guarded.job(guarded.user("job")) as job:
         said = wait_for(job, "get no answers from this job: ")
         assert str(case.grant(guarded)) in said.partition("get no answers from this job: ")[2].splitlines()[0]
         job.wait_ready()
-    finally:
-        job.close()
 
 
 def consumed(guarded: GuardedStreams, options: Path) -> bytes | None:
     """Read a record of a topic with a `PatternConsumer`; the test says in place of the job that it is the client's."""
     topic, settings = f"{guarded.parent}-one", guarded.streams.settings
     create_topics(guarded.streams.bootstrap_servers, [TopicSpec(topic)])
-    row = {"op": "ADD", "parentTopic": "kafka", "group": "billing", "clientId": "c1", "liteTopic": topic}
-    admin = guarded.administrator()
-    admin.produce(topic, b"record")
-    admin.produce(settings.updates, *guarded.as_record({**row, "patterns": [topic]}))
-    assert admin.flush(60) == 0
+    guarded.streams.write(topic, (b"", b"record"))
+    guarded.streams.write(settings.updates, *forged("ADD", Effective("kafka", "billing", "c1", topic)))
     names = {name: getattr(settings, name) for name in ("updates", "subscription_events", "group_events")}
     given: dict[str, Any] = {"group": "billing", "client_id": "c1", "topics": names}
     given["options"] = client_options(options)

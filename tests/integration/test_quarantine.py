@@ -2,13 +2,10 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.oracle import Effective
@@ -16,8 +13,9 @@ from streaming.records.model import Reason
 from streaming.worker.quarantine import partition_of
 from tests.support import lethal
 from tests.support.processes import eventually
-from tests.support.running_job import REEXPAND, SETTLE_SECONDS, Streams, assert_verified, running
+from tests.support.running_job import SETTLE_SECONDS, Streams, last_number, running
 from tests.support.scene import Scene
+from tests.support.verbs import assert_verified, reexpand
 
 SELECTOR = {"type": lethal.KIND, "expression": "all"}
 STALL_SECONDS = 3
@@ -36,32 +34,12 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decisions(streams: Streams) -> list[dict[str, Any]]:
-    """Return the decisions in the note of the checkpoint."""
     note = streams.checkpoint / "quarantine.json"
     return list(json.loads(note.read_bytes())["decisions"]) if note.exists() else []
 
 
 def letters(streams: Streams) -> list[tuple[str, str]]:
-    """Return reason and topic of all dead letters."""
     return [(letter["reason"], letter["source"]["topic"]) for letter in streams.dead_letters()]
-
-
-def last_number(folder: Path) -> int:
-    """Return the last micro-batch of a log of Spark."""
-    return max(int(each.name) for each in folder.glob("[0-9]*"))
-
-
-def test_keys_are_where_spark_puts_them(spark: SparkSession) -> None:
-    """A hash partitioning of Spark is the remainder of this function."""
-    parents = ["", "p", "ab", "abc", "orders", "Größe", "日本語のトピック", "x" * 100]
-    keys = spark.createDataFrame(
-        [(parent, number) for parent in parents for number in (-2, 0, 1, 17)], "parent STRING, shard INT"
-    )
-    for count in (1, 2, 8, 37):
-        rows = keys.select("parent", "shard", F.pmod(F.hash("parent", "shard"), F.lit(count))).collect()
-        assert {(parent, number): partition_of(parent, number, count) for parent, number, _ in rows} == {
-            (parent, number): found for parent, number, found in rows
-        }
 
 
 def test_an_entry_that_kills_its_worker_is_left_out(streams: Streams, tmp_path: Path) -> None:
@@ -169,21 +147,18 @@ def test_an_entry_is_left_out_by_hand(streams: Streams, tmp_path: Path) -> None:
     scene.sent()
     (unwanted,) = (each for each in streams.read(streams.settings.topic_events) if b"unwanted" in (each.value() or b""))
     entry = f"{unwanted.topic()}[{unwanted.partition()}]@{unwanted.offset()}"
-    assert by_hand(streams, "add", entry).returncode == 0
+    by_hand(streams, "add", entry)
     with running(streams, tmp_path / "job.log") as job:
-        assert by_hand(streams, "remove", entry).returncode == 2  # a driver lives
+        by_hand(streams, "remove", entry, code=2)  # a driver lives
         scene.born("p", "second")
         scene.leads_to(wanted | {Effective("p", "g", "c", "second")}, {"p"})
         scene.settles(job)
         assert job.stop() == 0
     assert letters(streams) == [(Reason.QUARANTINED, streams.settings.topic_events)]
-    refused = by_hand(streams, "remove", entry, "--driver-has-ended")
-    assert refused.returncode == 2
-    assert "is committed" in refused.stderr
+    assert "is committed" in by_hand(streams, "remove", entry, "--driver-has-ended", code=2)
     assert_verified(streams)
 
 
-def by_hand(streams: Streams, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Change the decisions of a checkpoint."""
-    where = ("--checkpoint", str(streams.checkpoint), "--bootstrap-servers", streams.bootstrap_servers)
-    return subprocess.run([REEXPAND, "quarantine", verb, *where, *words], capture_output=True, check=False, text=True)
+def by_hand(streams: Streams, verb: str, *words: str, code: int = 0) -> str:
+    where = streams.options("checkpoint", "bootstrap_servers")
+    return reexpand("quarantine", verb, *where, *words, codes=(code,)).stderr

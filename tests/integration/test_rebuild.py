@@ -11,48 +11,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from streaming.kafka.permissions import partition_names
 from streaming.oracle import Effective
 from streaming.records.updates import Cause
-from streaming.records.writing import update_key
 from tests.support.brokers import SharedBroker
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import eventually
-from tests.support.rebuilding import other, rebuilt, words
 from tests.support.running_job import (
     POLL_SECONDS,
     PRODUCERS_TIME,
     REEXPAND,
     SETTLE_SECONDS,
-    Job,
     Streams,
     assert_equal_relations,
+    refused,
     running,
 )
 from tests.support.scene import Scene
-from tests.support.topics import left_open
+from tests.support.topics import delete, left_open
+from tests.support.update_records import forged
+from tests.support.verbs import reexpand
 
 LEASE_MS = 1_800_000
 TIMES = ("--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
 BEFORE = ("--shuffle-partitions", "2", *TIMES)
-AFTER = (
-    "--shards",
-    "p=3",
-    "--shards",
-    "only=2",
-    "--shards",
-    "many=3",
-    "--route-depth",
-    "2",
-    "--shuffle-partitions",
-    "3",
-    *TIMES,
-)
+SHARDS = ("--shards", "p=3", "--shards", "only=2", "--shards", "many=3", "--route-depth", "2")
+AFTER = (*SHARDS, "--shuffle-partitions", "3", *TIMES)
 
 
 @pytest.fixture
@@ -61,23 +49,25 @@ def streams(broker: SharedBroker, tmp_path: Path) -> Streams:
     return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create(config=PRODUCERS_TIME)
 
 
-def refused(streams: Streams, log: Path, *options: str) -> str:
-    """What a job says that must not start."""
-    job = Job(streams, log, *options)
-    try:
-        assert job.process.wait(SETTLE_SECONDS) == 2, job.said()
-        return job.said()
-    finally:
-        job.close()
+def other(streams: Streams, name: str = "rebuilt") -> Streams:
+    return Streams(streams.bootstrap_servers, streams.checkpoint.with_name(name), streams.prefix)
+
+
+def words(streams: Streams, former: Path, *options: str) -> list[str]:
+    return ["rebuild", "--json", *options, "--former", str(former), *streams.options()]
+
+
+def rebuilt(streams: Streams, former: Path, *options: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(reexpand(*words(streams, former, *options)).stdout)
+    return found
 
 
 @contextmanager
-def in_process(streams: Streams, former: Path | None, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+def in_process(streams: Streams, former: Path, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A rebuild that runs; it is killed at the end."""
     with log.open("ab") as written:
-        process = subprocess.Popen(
-            words(streams, former, *options), stdout=written, stderr=written, start_new_session=True
-        )
+        command = [REEXPAND, *words(streams, former, *options)]
+        process = subprocess.Popen(command, stdout=written, stderr=written, start_new_session=True)
         try:
             yield process
         finally:
@@ -115,24 +105,6 @@ def limits_and_times(scene: Scene) -> set[Effective]:
     }
 
 
-def settles(streams: Streams, wanted: set[Effective]) -> None:
-    """Wait until the relation is this one."""
-    eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
-    assert_equal_relations(streams.relation(), wanted)
-
-
-def forge(streams: Streams, op: str, row: Effective) -> None:
-    """Write an update as a stale driver does."""
-    value = {
-        "op": op, "parentTopic": row.parent, "group": row.group, "clientId": row.client_id, "liteTopic": row.lite_topic,
-        "patterns": ["x"], "cause": "SUBSCRIBED", "version": None, "eventId": f"forged {row}",
-        "source": {"topic": "t", "partition": 0, "offset": 1, "entry": 0, "timestamp": 1},
-    }  # fmt: skip
-    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "partitioner": "murmur2_random"})
-    producer.produce(streams.settings.updates, json.dumps(value, separators=(",", ":")), update_key(*row))
-    assert producer.flush(60) == 0
-
-
 @pytest.mark.rule("rebuild")
 @pytest.mark.timeout(1_200)
 def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams: Streams, tmp_path: Path) -> None:
@@ -147,15 +119,14 @@ def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams
         rows = limits_and_times(scene) | {Effective("many", "all", "c", topic) for topic in many}
         feed.send_slowly(records[:300])
         wanted = rows | expected([records[:300]]).relation()
-        settles(streams, wanted)
+        streams.becomes(wanted)
         causes = {Cause.TOPIC_EXPIRED, Cause.LEASE_EXPIRED}
         assert eventually(lambda: causes <= {update["cause"] for update in streams.updates()}, 30, POLL_SECONDS)
         assert job.stop() == 0
     before = len(streams.updates())
     letters = len(streams.dead_letters())
     surplus, missing = Effective("only", "only-g", "first", "b__1"), Effective("limited", "few", "some", "2")
-    forge(streams, "ADD", surplus)
-    forge(streams, "REMOVE", missing)
+    streams.write(streams.settings.updates, *forged("ADD", surplus), *forged("REMOVE", missing))
 
     new = other(streams)
     (driver,) = partition_names(json.loads((streams.checkpoint / "reexpand.json").read_text())["id"], 1)
@@ -171,7 +142,7 @@ def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams
 
     with running(new, log, *AFTER) as job:
         feed.send_slowly(records[300:])
-        settles(streams, rows | expected([records]).relation())
+        streams.becomes(rows | expected([records]).relation())
         assert job.stop() == 0
     assert streams.repeated() == 0
     identity = json.loads((new.checkpoint / "reexpand.json").read_text())
@@ -179,22 +150,15 @@ def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams
     assert f"was replaced by {new.checkpoint}" in refused(streams, log, *BEFORE)
 
 
-def verb(*words: object) -> str:
-    """Run a verb, and return what it prints."""
-    done = subprocess.run([REEXPAND, *map(str, words)], check=False, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def shorten(streams: Streams, copy: Path) -> int:
     """Remove all that the job has read from its inputs, and return the number of records."""
     where = ("--checkpoint", streams.checkpoint)
-    verb("backup", *where, copy)
-    words = ("compact-inputs", *where, "--bootstrap-servers", streams.bootstrap_servers, "--backup", copy)
-    counted, removed = (json.loads(verb(*words, "--json", *more)) for more in ((), ("--yes",)))
+    reexpand("backup", *where, copy)
+    command = ("compact-inputs", *where, "--bootstrap-servers", streams.bootstrap_servers, "--backup", copy)
+    counted, removed = (json.loads(reexpand(*command, "--json", *more).stdout) for more in ((), ("--yes",)))
     assert (counted["removed"], removed["removed"]) == (False, True)
     assert counted["records"] == removed["records"] == sum(each["records"] for each in removed["partitions"])
-    assert "\n0 records were removed\n" in verb(*words, "--yes")
+    assert "\n0 records were removed\n" in reexpand(*command, "--yes").stdout
     return int(removed["records"])
 
 
@@ -209,11 +173,11 @@ def test_states_go_on_in_other_shards_where_the_inputs_lack_their_beginning(stre
     with running(streams, log, *BEFORE) as job:
         rows = limits_and_times(scene)
         feed.send_slowly(records[:300])
-        settles(streams, rows | expected([records[:300]]).relation())
+        streams.becomes(rows | expected([records[:300]]).relation())
         scene.settles(job)
         assert shorten(streams, tmp_path / "backup") > 300
         feed.send_slowly(records[300:350])
-        settles(streams, rows | expected([records[:350]]).relation())
+        streams.becomes(rows | expected([records[:350]]).relation())
         assert job.stop() == 0
     former = streams.relation()
     feed.send_slowly(records[350:400])
@@ -235,7 +199,7 @@ def test_states_go_on_in_other_shards_where_the_inputs_lack_their_beginning(stre
         left = {Effective("only", "only-g", "second", topic) for topic in ("b__1", "b__2")}
         freed = {row._replace(client_id="first") for row in left}
         quota = {Effective("limited", "few", "some", topic) for topic in ("2", "3")}
-        settles(streams, (rows - left - quota | freed) | expected([records]).relation())
+        streams.becomes((rows - left - quota | freed) | expected([records]).relation())
         assert job.stop() == 0
     assert streams.repeated() == 0
 
@@ -249,18 +213,16 @@ def test_a_checkpoint_without_a_committed_micro_batch_is_rebuilt_from_the_inputs
     scene, log = Scene(streams), tmp_path / "job.log"
     wanted = limits_and_times(scene)
     with running(streams, log, *BEFORE) as job:
-        settles(streams, wanted)
+        streams.becomes(wanted)
         job.kill()
     shutil.rmtree(streams.checkpoint / "query" / "commits")
     new = other(streams)
-    command = words(new, streams.checkpoint, "--from-state", *AFTER)
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 2
+    done = reexpand(*words(new, streams.checkpoint, "--from-state", *AFTER), codes=(2,))
     assert "has committed no micro-batch" in done.stderr
     assert rebuilt(new, streams.checkpoint, *AFTER)["added"] == 0
     with running(new, log, *AFTER) as job:
         scene.born("only", "b__3")
-        settles(streams, wanted | {Effective("only", "only-g", "second", "b__3")})
+        streams.becomes(wanted | {Effective("only", "only-g", "second", "b__3")})
         assert job.stop() == 0
     assert streams.repeated() == 0
 
@@ -276,7 +238,7 @@ def test_a_rebuild_that_is_killed_goes_on(streams: Streams, tmp_path: Path) -> N
     feed.send_slowly(records)
     wanted = rows | expected([records]).relation()
     with running(streams, log, *BEFORE) as job:
-        settles(streams, wanted)
+        streams.becomes(wanted)
         assert job.stop() == 0
     before = streams.ends(streams.settings.updates)
     new = other(streams)
@@ -287,7 +249,7 @@ def test_a_rebuild_that_is_killed_goes_on(streams: Streams, tmp_path: Path) -> N
         assert process.poll() is None
     assert "`reexpand rebuild`" in refused(new, log, *AFTER)
     surplus = Effective("only", "only-g", "first", "b__1")
-    forge(streams, "ADD", surplus)
+    streams.write(streams.settings.updates, *forged("ADD", surplus))
     with in_process(new, streams.checkpoint, log, *slow) as process:
         assert eventually(lambda: "correcting" in note.read_text(), SETTLE_SECONDS, 0.01)
         assert process.poll() is None
@@ -301,7 +263,7 @@ def test_a_rebuild_that_is_killed_goes_on(streams: Streams, tmp_path: Path) -> N
     assert sum(ends.values()) == sum(before.values()) + 3  # the forged ADD, the REMOVE, and its tombstone
     with running(new, log, *AFTER) as job:
         scene.born("only", "b__3")
-        settles(streams, wanted | {Effective("only", "only-g", "second", "b__3")})
+        streams.becomes(wanted | {Effective("only", "only-g", "second", "b__3")})
         assert job.stop() == 0
     assert streams.repeated() == 0
 
@@ -314,20 +276,17 @@ def test_an_older_backup_and_a_lost_updates_topic_end_in_the_relation(streams: S
     scene, log = Scene(streams), tmp_path / "job.log"
     rows = limits_and_times(scene)
     with running(streams, log, *BEFORE) as job:
-        settles(streams, rows)
-        backup = [REEXPAND, "backup", "--checkpoint", str(streams.checkpoint), str(tmp_path / "backup")]
-        subprocess.run(backup, check=True, timeout=100)
+        streams.becomes(rows)
+        reexpand("backup", "--checkpoint", streams.checkpoint, tmp_path / "backup")
         scene.born("only", "c__1", "c__2")
         scene.gone("only", "c__1", "a__1")
         scene.sent()
-        wanted = (rows - {Effective("only", "only-g", "first", "a__1")}) | {
-            Effective("only", "only-g", "first", "c__2")
-        }
-        settles(streams, wanted)
+        first = Effective("only", "only-g", "first", "a__1")
+        wanted = rows - {first} | {first._replace(lite_topic="c__2")}
+        streams.becomes(wanted)
         assert job.stop() == 0
     shutil.rmtree(streams.checkpoint)
-    restore = [REEXPAND, "restore", "--checkpoint", str(streams.checkpoint), str(tmp_path / "backup")]
-    subprocess.run(restore, check=True, timeout=100)
+    reexpand("restore", "--checkpoint", streams.checkpoint, tmp_path / "backup")
     said = refused(streams, log, *BEFORE)
     assert "older copy" in said
     assert "`reexpand rebuild`" in said
@@ -337,9 +296,7 @@ def test_an_older_backup_and_a_lost_updates_topic_end_in_the_relation(streams: S
     assert_equal_relations(streams.relation(), wanted)
     assert streams.repeated() == 0
 
-    client = AdminClient({"bootstrap.servers": streams.bootstrap_servers})
-    client.delete_topics([streams.settings.updates])[streams.settings.updates].result(30)
-    time.sleep(2)
+    delete(streams, streams.settings.updates)
     assert "`reexpand rebuild`" in refused(new, log, *AFTER)
     last = other(streams, "last")
     found = rebuilt(last, new.checkpoint, *BEFORE)
@@ -347,7 +304,7 @@ def test_an_older_backup_and_a_lost_updates_topic_end_in_the_relation(streams: S
     assert_equal_relations(streams.relation(), wanted)
     with running(last, log, *BEFORE) as job:
         scene.gone("only", "c__2")
-        settles(streams, wanted - {Effective("only", "only-g", "first", "c__2")})
+        streams.becomes(wanted - {Effective("only", "only-g", "first", "c__2")})
         assert job.stop() == 0
 
 
@@ -362,20 +319,15 @@ def test_a_living_job_and_a_used_folder_are_refused(streams: Streams, tmp_path: 
     scene.sent()
     new = other(streams)
     with running(streams, log, *BEFORE) as job:
-        settles(streams, {Effective("p", "g", "c", "t")})
+        streams.becomes({Effective("p", "g", "c", "t")})
         for target, former, said in (
             (new, streams.checkpoint, f"in use by process {job.process.pid}"),
             (streams, new.checkpoint, "is the checkpoint of a job"),
             (new, tmp_path, "give --without-former"),
         ):
-            done = subprocess.run(
-                words(target, former, *BEFORE), check=False, capture_output=True, text=True, timeout=200
-            )
-            assert said in done.stderr
-            assert done.returncode in (1, 2)
-            assert "Traceback" not in done.stderr
+            assert said in reexpand(*words(target, former, *BEFORE), codes=(1, 2)).stderr
         assert not (new.checkpoint / "reexpand.json").exists()
         scene.gone("p", "t")
         scene.sent()
-        settles(streams, set())
+        streams.becomes(set())
         assert job.stop() == 0

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from streaming.kafka.reader import TopicReader
 from streaming.operations.checkpoint import JobCheckpoint
@@ -35,9 +34,6 @@ class Story:
     def __init__(self, streams: Streams, folder: Path) -> None:
         self.streams, self.folder, self.batch = streams, folder, 0
         self.topic = streams.settings.updates
-        self.producer = Producer(
-            {"bootstrap.servers": streams.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 0}
-        )
         self.job = Simulation()
         self.sends(Stream.SUBSCRIPTIONS, request_value(liteTopicSet=["held", "lost", "stale"]))
         self.sends(Stream.TOPICS, topic_value(liteTopic="held"))
@@ -59,10 +55,8 @@ class Story:
         who, source = SubscriberKey(row.group, row.client_id), Source("t", 0, 0, 0, 0)
         update = Update(Op(op), who, row.lite_topic, (row.lite_topic,), Cause.SUBSCRIBED, None, source)
         value = {**json.loads(UpdateWriter(row.parent).record(update).value or b""), "cause": cause}
-        self.producer.produce(self.topic, json.dumps(value, separators=(",", ":")).encode(), key)
-        if op == "REMOVE":
-            self.producer.produce(self.topic, None, key)
-        assert self.producer.flush(60) == 0
+        tombstone = [(key, None)] if op == "REMOVE" else []
+        self.streams.write(self.topic, (key, json.dumps(value, separators=(",", ":")).encode()), *tombstone)
 
     def values(self, micro_batch: int) -> Iterator[tuple[str, int, bytes]]:
         """Yield the states, as of now."""

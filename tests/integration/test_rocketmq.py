@@ -20,7 +20,6 @@ SEEN_SECONDS = 30
 
 @pytest.fixture(scope="module")
 def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
-    """A RocketMQ with the parent `orders`."""
     with RocketMQ(tmp_path_factory.mktemp("rocketmq")) as server:
         admin.create(server.broker, ["orders"], {"billing": "orders"})
         yield server

@@ -113,7 +113,6 @@ def test_every_message_comes_whatever_is_killed(broker: SharedBroker, tmp_path: 
 
 
 def missing(messages: Iterable[tuple[str, str]], client: PatternClient) -> list[tuple[str, str]]:
-    """Return those of some messages that match and have not come."""
     received = client.received()
     return [message for message in messages if "__acme__" in message[0] and message not in received]
 
@@ -132,7 +131,6 @@ def _traced(messages: Iterable[tuple[str, str]], world: LiteWorld, client: Patte
 
 
 def _strike(fault: str, world: LiteWorld, client: PatternClient, sent: list[tuple[str, str]]) -> None:
-    """Kill something, start it again, and wait until all is right."""
     assert isinstance(world.rocketmq, SplitRocketMQ)
     rocketmq = world.rocketmq
     before, start = len(sent), time.monotonic()

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tests.support.lite_world import consume_command
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
 from tests.support.rocketmq_watcher import announced, watch_command, watching
-from tests.support.running_job import Job, Streams
+from tests.support.running_job import Streams, running
 from tests.support.secured import pem
 from tests.support.split_rocketmq import Setup, SplitRocketMQ
 
@@ -83,7 +83,6 @@ class Secured(SplitRocketMQ):
 
 @pytest.fixture(scope="module")
 def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """The servers, with the parent `orders`."""
     with Secured(tmp_path_factory.mktemp("secured") / "rocketmq") as server:
         known = load_access(server.options("administrator"))
         does(server.broker, lambda link: admin.create_parent(link, "orders", minutes=60), known)
@@ -100,7 +99,7 @@ def test_watcher_and_consumer_use_tls_and_a_login(rocketmq: Secured, streams: St
             lambda: [event["liteTopic"] for event in announced(streams)] == ["eu__acme"], SEEN_SECONDS, 0.1
         )
         with (
-            closing(Job(streams, tmp_path / "job.log").wait_ready()),
+            running(streams, tmp_path / "job.log"),
             consuming(rocketmq, streams, tmp_path) as received,
         ):
             assert eventually(lambda: received.read_text() == "eu__acme first\n", SEEN_SECONDS, 0.1)

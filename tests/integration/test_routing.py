@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -19,7 +19,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming import coordinator
 from streaming.config import Settings, load
-from streaming.local import classes, jars
 from streaming.records.model import BIND_TOPIC, MAX_AHEAD_MS, MAX_NAME_BYTES, WILDCARD, Reason, Source, Stream
 from streaming.records.routing import Routing, placed
 from streaming.records.updates import Op
@@ -27,6 +26,7 @@ from streaming.records.writing import MAX_ORIGINAL_BYTES, SEPARATOR, TABLE_END, 
 from streaming.spark.route import BEGINNING_BYTES, PIECE_BYTES, longest_value, route
 from streaming.worker import WorkerConfig
 from streaming.worker.bounds import bounds_of
+from streaming.worker.quarantine import partition_of
 from streaming.worker.rows import STREAMS, InputRow, InputRows, OutputKind, joined
 from streaming.worker.signature import Signer
 from tests.support.builders import request_value as request
@@ -34,7 +34,6 @@ from tests.support.histories import history
 from tests.support.poison import HUGE, POISON
 from tests.support.sharded import PARTITION_OF_SHARD
 from tests.support.simulator import NUMBER, Record
-from tests.support.spark_session import local_spark
 from tests.support.states import records as joined_records
 from tests.support.states import work
 from tests.support.update_columns import AWKWARD, columns_of, written
@@ -54,6 +53,8 @@ DEEP = b"[" * 1_005 + b"]" * 1_005
 LONG_NUMBER = b"0." + b"1" * 1_500
 """A number that is too long for the JVM's parser, and not for Python's."""
 LONG_NAME = "x" * (MAX_NAME_BYTES + 1)
+REQUEST = json.dumps(request()).encode()
+SET = json.dumps({"subscriptionSet": [request()]}).encode()
 LOOKS_SIGNED = b',"sign":"' + b"0" * 32 + b'"}'
 LIMIT: int = Settings.model_fields["max_value_bytes"].default
 AWKWARD_TOPICS = [
@@ -67,7 +68,6 @@ Placed = tuple[int, int, int, str, int, int, Any]
 
 
 def settings_of(routing: Routing) -> Settings:
-    """The job's settings with that routing."""
     return load(
         {
             "bootstrap_servers": "unused:1",
@@ -78,17 +78,7 @@ def settings_of(routing: Routing) -> Settings:
     )
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local Spark as the job has it."""
-    with local_spark(
-        settings_of(Routing()), tmp_path_factory.mktemp("warehouse"), [*jars.spark(), classes.sink()]
-    ) as built:
-        yield built
-
-
 def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
-    """Records as Spark's Kafka source gives them."""
     names = dict(zip(STREAMS, settings_of(Routing()).inputs, strict=True))
     written_at = datetime.fromtimestamp(TIMESTAMP_MS / 1_000, UTC)
     rows = [(names[each.stream], each.partition, each.offset, written_at, each.value) for each in records]
@@ -256,20 +246,16 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.TOPICS, b"[" * 1_100 + b"]" * 1_100, Reason.TOO_DEEP),
     (Stream.TOPICS, {"event": "CREATED", "parentTopic": 5, "liteTopic": "t"}, Reason.WRONG_TYPE),
     (Stream.TOPICS, {"event": "CREATED", "parentTopic": "  ", "liteTopic": "t"}, Reason.BLANK_NAME),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",", Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",{}", Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",null", Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, b"null," + json.dumps(request()).encode(), Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, REQUEST + b",", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, REQUEST + b",{}", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, REQUEST + b",null", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b"null," + REQUEST, Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, b"null", Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, json.dumps({"subscriptionSet": [request()]}).encode() + b",{}", Reason.NOT_JSON),
-    (
-        Stream.SUBSCRIPTIONS,
-        b'{"subscriptionSet":[' + json.dumps(request()).encode()[:-1] + b',"x":"\xff"}]}',
-        Reason.NOT_JSON,
-    ),
+    (Stream.SUBSCRIPTIONS, SET + b",{}", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b'{"subscriptionSet":[' + REQUEST[:-1] + b',"x":"\xff"}]}', Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, b"{}]", Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b"],[", Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",null],[", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, REQUEST + b"],[", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, REQUEST + b",null],[", Reason.NOT_JSON),
     *(
         (
             Stream.SUBSCRIPTIONS,
@@ -289,25 +275,13 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.SUBSCRIPTIONS, request(topic=5), Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, request(topic=" "), Reason.BLANK_NAME),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(version=2**63)]}, Reason.OUT_OF_RANGE),
-    (Stream.SUBSCRIPTIONS, b'{"topic":"q",' + json.dumps(request()).encode()[1:], Reason.DUPLICATE_FIELD),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"topic":"q"}', Reason.DUPLICATE_FIELD),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"group":"h"}', Reason.DUPLICATE_FIELD),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"gro\\u0075p":"h"}', Reason.DUPLICATE_FIELD),
-    (
-        Stream.SUBSCRIPTIONS,
-        json.dumps({"subscriptionSet": [request()]}).encode()[:-2] + b',{"topic":"p","topic":"p","group":"g"}]}',
-        Reason.DUPLICATE_FIELD,
-    ),
-    (
-        Stream.SUBSCRIPTIONS,
-        b'{"subscriptionSet":[],' + json.dumps({"subscriptionSet": [request()]}).encode()[1:],
-        Reason.DUPLICATE_FIELD,
-    ),
-    (
-        Stream.SUBSCRIPTIONS,
-        json.dumps({"subscriptionSet": [request()]}).encode()[:-1] + b',"subscriptionSet":[]}',
-        Reason.DUPLICATE_FIELD,
-    ),
+    (Stream.SUBSCRIPTIONS, b'{"topic":"q",' + REQUEST[1:], Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, REQUEST[:-1] + b',"topic":"q"}', Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, REQUEST[:-1] + b',"group":"h"}', Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, REQUEST[:-1] + b',"gro\\u0075p":"h"}', Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, SET[:-2] + b',{"topic":"p","topic":"p","group":"g"}]}', Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, b'{"subscriptionSet":[],' + SET[1:], Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, SET[:-1] + b',"subscriptionSet":[]}', Reason.DUPLICATE_FIELD),
     (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"t","liteTopic":"u"}', Reason.DUPLICATE_FIELD),
     (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"q","parentTopic":"p","liteTopic":"t"}', Reason.DUPLICATE_FIELD),
     (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"t","x":{"y":1,"y":1}}', Reason.DUPLICATE_FIELD),
@@ -319,17 +293,13 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     ),
     (Stream.CLOCK, b'{"tick":1,"tick":1}', Reason.DUPLICATE_FIELD),
     (Stream.CLOCK, b'{"alarm":1,"parentTopic":"p","shard":0,"shard":0}', Reason.DUPLICATE_FIELD),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"x":' + DEEP + b"}", Reason.TOO_DEEP),
+    (Stream.SUBSCRIPTIONS, REQUEST[:-1] + b',"x":' + DEEP + b"}", Reason.TOO_DEEP),
     *(
-        (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"%b":%b}' % (field, DEEP[705:-705]), reason)
+        (Stream.SUBSCRIPTIONS, REQUEST[:-1] + b',"%b":%b}' % (field, DEEP[705:-705]), reason)
         for field, reason in ((b"dialect", Reason.TOO_DEEP), (b"later", Reason.TOO_DEEP), (b"x", Reason.TOO_DEEP))
     ),
-    (
-        Stream.SUBSCRIPTIONS,
-        b'{"subscriptionSet":[%b,"later":%b}]}' % (json.dumps(request()).encode()[:-1], DEEP[705:-705]),
-        Reason.TOO_DEEP,
-    ),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"x":' + LONG_NUMBER + b"}", Reason.NOT_ROUTABLE),
+    (Stream.SUBSCRIPTIONS, b'{"subscriptionSet":[%b,"later":%b}]}' % (REQUEST[:-1], DEEP[705:-705]), Reason.TOO_DEEP),
+    (Stream.SUBSCRIPTIONS, REQUEST[:-1] + b',"x":' + LONG_NUMBER + b"}", Reason.NOT_ROUTABLE),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [None] * 1_024, "pad": "x" * 900_000}, Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, request(topic=LONG_NAME), Reason.NAME_TOO_LONG),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(topic=LONG_NAME)]}, Reason.NAME_TOO_LONG),
@@ -372,11 +342,7 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.CLOCK, b'{"tick":5,"x":-Infinity}', Reason.NOT_JSON),
     (Stream.CLOCK, b'{"tick":5,"x":"\\ud800"}', Reason.NOT_JSON),
     (Stream.CLOCK, {"tick": TIMESTAMP_MS + MAX_AHEAD_MS + 1}, Reason.AHEAD_OF_TIME),
-    (
-        Stream.CLOCK,
-        {"wake": TIMESTAMP_MS + MAX_AHEAD_MS + 1, "parentTopic": "p", "shard": 0},
-        Reason.AHEAD_OF_TIME,
-    ),
+    (Stream.CLOCK, {"wake": TIMESTAMP_MS + MAX_AHEAD_MS + 1, "parentTopic": "p", "shard": 0}, Reason.AHEAD_OF_TIME),
     (Stream.GROUPS, b'{"group":"g","attributes":{"lite.bind.topic":"p"},"x":"\\ud800"}', Reason.NOT_JSON),
     (Stream.GROUPS, b'{"group":"g","attributes":{"lite.bind.topic":"p"}} {}', Reason.NOT_JSON),
     (Stream.GROUPS, {"group": 5, "attributes": {BIND_TOPIC: "p"}}, Reason.WRONG_TYPE),
@@ -487,7 +453,6 @@ def test_any_pieces_of_json_are_reported_once(spark: SparkSession) -> None:
 
 
 def is_json(data: bytes) -> bool:
-    """Whether it is one value, and nothing else."""
     try:
         orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -563,6 +528,19 @@ def test_updates_by_column_become_the_records_that_python_writes(spark: SparkSes
     assert joined_by_sink(spark, b"", SEPARATOR.join(Tables.singly(*zip(*several, strict=True)))) == several
 
 
+def test_keys_are_where_spark_puts_them(spark: SparkSession) -> None:
+    """A hash partitioning of Spark is the remainder of this function."""
+    parents = ["", "p", "ab", "abc", "orders", "Größe", "日本語のトピック", "x" * 100]
+    keys = spark.createDataFrame(
+        [(parent, number) for parent in parents for number in (-2, 0, 1, 17)], "parent STRING, shard INT"
+    )
+    for count in (1, 2, 8, 37):
+        rows = keys.select("parent", "shard", F.pmod(F.hash("parent", "shard"), F.lit(count))).collect()
+        assert {(parent, number): partition_of(parent, number, count) for parent, number, _ in rows} == {
+            (parent, number): found for parent, number, found in rows
+        }
+
+
 def test_shards_are_placed_where_the_test_of_the_cluster_says(spark: SparkSession) -> None:
     shards = spark.range(len(PARTITION_OF_SHARD)).select(F.lit("p").alias("parent"), F.col("id").cast("int"))
     placed = shards.repartition(2, "parent", "id").select("id", F.spark_partition_id()).sort("id").collect()
@@ -570,7 +548,6 @@ def test_shards_are_placed_where_the_test_of_the_cluster_says(spark: SparkSessio
 
 
 def worked(spark: SparkSession, records: Iterable[Record], routing: Routing) -> list[tuple[str, bytes, bytes]]:
-    """The output rows of all keys: kind, key, value."""
     chosen = settings_of(routing)
     settings = WorkerConfig(chosen.inputs, routing, bounds=bounds_of(chosen), signer=SIGNER)
     found: list[tuple[str, bytes, bytes]] = []
@@ -585,7 +562,6 @@ def worked(spark: SparkSession, records: Iterable[Record], routing: Routing) -> 
 
 
 def dead_letters(spark: SparkSession, records: Iterable[Record], routing: Routing) -> dict[int, list[str]]:
-    """The reasons that are reported, by offset."""
     found: dict[int, list[str]] = defaultdict(list)
     for kind, _, value in worked(spark, records, routing):
         if kind == OutputKind.DEAD_LETTER:

@@ -1,6 +1,5 @@
 """A checkpoint on S3-compatible storage: a real server, the real job, and what Python writes beside Spark."""
 
-import subprocess
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +11,9 @@ from streaming.config import Settings
 from tests.support.brokers import SharedBroker
 from tests.support.histories import Profile, expected, history, large_state
 from tests.support.processes import eventually
-from tests.support.running_job import (
-    POLL_SECONDS,
-    REEXPAND,
-    SETTLE_SECONDS,
-    Streams,
-    assert_equal_relations,
-    running,
-)
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
 from tests.support.s3_server import BUCKET, s3_server
+from tests.support.verbs import assert_verified
 
 pytestmark = pytest.mark.long
 
@@ -58,14 +51,8 @@ def test_a_checkpoint_on_s3_outlives_its_drivers(
             job.kill()
         with running(streams, log, "--standby") as job:
             feed.send_slowly(records[2 * third :])
-            wanted = expected([[*before, *records]]).relation()
-            eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
-            assert_equal_relations(streams.relation(), wanted)
+            streams.becomes(expected([[*before, *records]]).relation())
             assert job.stop() == 0
         assert any(path.is_file() for path in (streams.checkpoint / "parts").rglob("*")), "the state has no parts"
         streams.assert_repeated_updates_are_equal()
-        command = [REEXPAND, "verify", "--bootstrap-servers", broker.bootstrap_servers, "--checkpoint",
-                   streams.settings.checkpoint, "--updates", streams.settings.updates,
-                   "--dead-letters", streams.settings.dead_letters]  # fmt: skip
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert found.returncode == 0, found.stdout + found.stderr
+        assert_verified(streams)

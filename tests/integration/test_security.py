@@ -54,8 +54,7 @@ def assert_nothing_leaked(guarded: GuardedStreams, job: Job, event_log: Path) ->
 
 def test_the_job_runs_with_a_password_and_the_least_permissions(guarded: GuardedStreams, event_log: Path) -> None:
     """It reads, expands, writes in transactions, ticks and keeps its lease, and shows no secret anywhere."""
-    job = guarded.job(guarded.user("job"), "--verbose")
-    try:
+    with guarded.job(guarded.user("job"), "--verbose") as job:
         job.wait_ready()
         for role, setting, value in (
             ("owner of groups", "group_events", GROUP),
@@ -75,8 +74,6 @@ def test_the_job_runs_with_a_password_and_the_least_permissions(guarded: Guarded
         assert job.stop() == 0
         refused = [line for line in job.said().splitlines() if "does not allow" in line]
         assert ["get no answers" in line for line in refused] == [True]  # that is a role of its own
-    finally:
-        job.close()
 
 
 @pytest.mark.long
@@ -86,8 +83,7 @@ def test_the_job_and_a_verb_run_with_certificates(
     """The job has its key in the values of its options, which Spark sees; the verb names a file."""
     user = f"{guarded.streams.prefix}-certified"
     secured_broker.allow(user, guarded.needed("job", "verify"))
-    job = guarded.job(secured_broker.with_certificate_inside(user), "--verbose", certificate=True)
-    try:
+    with guarded.job(secured_broker.with_certificate_inside(user), "--verbose", certificate=True) as job:
         job.wait_ready()
         writer = guarded.user("owner of groups", "client", "producer of topic events")
         for setting, value in (("group_events", GROUP), ("subscription_events", REQUEST), ("topic_events", TOPIC)):
@@ -100,8 +96,6 @@ def test_the_job_and_a_verb_run_with_certificates(
         verified = guarded.verb(*words, options=options, certificate=True)
         assert verified.returncode == 0, verified.stderr
         assert job.stop() == 0
-    finally:
-        job.close()
 
 
 @pytest.mark.long
@@ -120,8 +114,7 @@ def test_a_connection_that_fails_is_said_without_the_secret(
         trust = trustme.CA()
         trust.cert_pem.write_to_path(str(tmp_path / "other.pem"))
         options.write_text(f"{options.read_text()}ssl.truststore.location={tmp_path / 'other.pem'}\n")
-    job = guarded.job(options, "--verbose")
-    try:
+    with guarded.job(options, "--verbose") as job:
         assert job.process.wait(PATIENCE_SECONDS) == 1
         listed = guarded.verb("dlq", "list", options=options)
         assert listed.returncode == 1
@@ -130,5 +123,3 @@ def test_a_connection_that_fails_is_said_without_the_secret(
             assert re.search(r"[Aa]uthentication failed|certificat|PKIX", line), line
             assert "Traceback" not in said
             assert not any(secret.decode() in said for secret in guarded.secrets)
-    finally:
-        job.close()

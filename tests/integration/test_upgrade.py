@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import tarfile
-import time
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -12,15 +11,7 @@ import pytest
 
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import eventually
-from tests.support.running_job import (
-    POLL_SECONDS,
-    SETTLE_SECONDS,
-    START_SECONDS,
-    Job,
-    Streams,
-    assert_equal_relations,
-    running,
-)
+from tests.support.running_job import POLL_SECONDS, START_SECONDS, Job, Streams, refused, running
 
 ROOT = Path(__file__).parents[2]
 FORMER = "065c4a1"
@@ -30,7 +21,6 @@ pytestmark = pytest.mark.long
 
 
 def former_release(folder: Path) -> str:
-    """Return a command that runs the code of the former release."""
     found = subprocess.run(
         ["git", "archive", FORMER, "matcher", "streaming"], capture_output=True, cwd=ROOT, check=False
     )
@@ -54,23 +44,13 @@ def test_the_next_release_takes_over_and_the_former_one_is_refused(streams: Stre
     with running(streams, tmp_path / "former.log", command=command) as former:
         feed.send_slowly(records[:third])
         former.wait_ready()
-        upgraded = Job(streams, tmp_path / "next.log", "--standby")
-        try:
+        with Job(streams, tmp_path / "next.log", "--standby") as upgraded:
             assert eventually(lambda: "standing by" in upgraded.said(), START_SECONDS, POLL_SECONDS), upgraded.said()
             feed.send_slowly(records[third : 2 * third])
             assert former.stop() == 0
             upgraded.wait_ready()
             feed.send_slowly(records[2 * third :])
-            wanted = expected([records]).relation()
-            eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
-            time.sleep(1)
-            assert_equal_relations(streams.relation(), wanted)
+            streams.becomes(expected([records]).relation())
             assert upgraded.stop() == 0
-        finally:
-            upgraded.close()
-    again = Job(streams, tmp_path / "again.log", command=command)
-    try:
-        assert again.process.wait(START_SECONDS) == 2, again.said()
-    finally:
-        again.close()
+    refused(streams, tmp_path / "again.log", command=command)
     streams.assert_repeated_updates_are_equal()

@@ -1,14 +1,12 @@
 """`reexpand verify` beside a real job: nothing is found on a right relation, and every fault by its name."""
 
 import json
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from streaming.kafka.topics import configure
 from streaming.oracle import Effective
@@ -17,83 +15,17 @@ from streaming.records.writing import update_key
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.recorded_job import RecordedJob
-from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, REEXPAND, SETTLE_SECONDS, Streams, running
+from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene, coming_and_going
+from tests.support.update_records import forged
+from tests.support.verbs import reexpand, verify
 
 RECORDED = sorted((Path(__file__).parents[1] / "fixtures").glob("checkpoint-format-*"))
 LEASE_MS = 1_800_000
 OPTIONS = ("--shards", "p=3", "--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
 
 
-class Verdict(NamedTuple):
-    """What `reexpand verify --json` says."""
-
-    exit_code: int
-    differences: list[dict[str, Any]]
-    summary: dict[str, Any]
-
-    @property
-    def faults(self) -> dict[Effective, str]:
-        """The differing rows, each with its fault."""
-        return {
-            Effective(
-                each["parentTopic"], each["group"], each["clientId"], each["liteTopic"], each.get("part", "")
-            ): each["fault"]
-            for each in self.differences
-            if "liteTopic" in each
-        }  # fmt: skip
-
-
-def verify(streams: Streams, *options: str) -> Verdict:
-    settings = streams.settings
-    words = [REEXPAND, "verify", "--json", "--bootstrap-servers", settings.bootstrap_servers]
-    words += ["--checkpoint", settings.checkpoint, "--updates", settings.updates]
-    words += ["--dead-letters", settings.dead_letters, *options]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=400)
-    assert done.returncode in (0, 1), done.stderr
-    assert done.stdout, done.stderr
-    *differences, summary = map(json.loads, done.stdout.splitlines())
-    return Verdict(done.returncode, differences, summary)
-
-
-class Forger:
-    """Writes to the updates topic as a woken, stale driver does."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._topic = streams.settings.updates
-        self._producer = Producer(
-            {"bootstrap.servers": streams.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 0}
-        )
-
-    def add(self, row: Effective) -> None:
-        """Write an ADD."""
-        self._write(row, "ADD")
-
-    def remove(self, row: Effective) -> None:
-        """Write a REMOVE and its tombstone."""
-        self._write(row, "REMOVE")
-        self._producer.produce(self._topic, None, update_key(*row))
-
-    def alter(self, row: Effective, update: dict[str, Any], **changes: Any) -> None:
-        """Write an update of a row again with other fields."""
-        value = json.dumps({**update, **changes}, separators=(",", ":")).encode()
-        self._producer.produce(self._topic, value, update_key(*row))
-
-    def _write(self, row: Effective, op: str) -> None:
-        value = {
-            "op": op, "parentTopic": row.parent, "group": row.group, "clientId": row.client_id,
-            "liteTopic": row.lite_topic, "patterns": ["x"], "cause": "SUBSCRIBED", "version": None, "eventId": "stale",
-            "source": {"topic": "t", "partition": 0, "offset": 1, "entry": 0, "timestamp": 1},
-        }  # fmt: skip
-        self._producer.produce(self._topic, json.dumps(value, separators=(",", ":")).encode(), update_key(*row))
-
-    def flush(self) -> None:
-        """Wait until Kafka has all of it."""
-        assert self._producer.flush(60) == 0
-
-
 def last_add(streams: Streams, row: Effective) -> dict[str, Any]:
-    """The last ADD with the key of a row."""
     about = [each for each in streams.read(streams.settings.updates) if each.key() == update_key(*row) and each.value()]
     found: dict[str, Any] = json.loads(about[-1].value() or b"")
     assert found["op"] == "ADD"
@@ -141,7 +73,7 @@ def all_features(scene: Scene) -> None:
 def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, tmp_path: Path) -> None:
     """A right relation has no difference; stale records are named, all of them and nothing else, and taken back."""
     configure(streams.bootstrap_servers, {streams.settings.subscription_events: PRODUCERS_TIME})  # one fell silent
-    scene, forger = Scene(streams), Forger(streams)
+    scene, updates = Scene(streams), streams.settings.updates
     all_features(scene)
     with running(streams, tmp_path / "job.log", *OPTIONS) as job:
         causes = {Cause.TOPIC_EXPIRED, Cause.LEASE_EXPIRED}
@@ -168,18 +100,15 @@ def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, t
             }
             assert missing <= settled
             assert not surplus & settled
-            for row in surplus:
-                forger.add(row)
-            for row in missing:
-                forger.remove(row)
+            streams.write(updates, *(record for row in surplus for record in forged("ADD", row)))
+            streams.write(updates, *(record for row in missing for record in forged("REMOVE", row)))
             altered: dict[Effective, dict[str, Any]] = {
                 Effective("p", "g", "nats", "fleet.eu.1"): {"patterns": ["fleet.*"]},
                 Effective("s", "tagged", "c", "red__1"): {"version": 7},
                 Effective("x", "only", "new", "a__1"): {"clientId": "old"},
             }
             for row, changes in altered.items():
-                forger.alter(row, last_add(streams, row), **changes)
-            forger.flush()
+                streams.write(updates, (update_key(*row), json.dumps({**last_add(streams, row), **changes}).encode()))
             wrong = verify(streams)
             assert wrong.exit_code == 1
             assert wrong.summary["rows"]["inputs"] >= 12
@@ -274,10 +203,7 @@ def test_a_recorded_job_is_right(folder: Path, own_broker: StartBroker, tmp_path
     told = sum(row.parent == "many" and row.client_id == "wide" for row in streams.relation())
     assert verdict.summary["inFlight"] == recorded.topics("many") - told > 0
     row = Effective("many", "wild", "nobody", "none")
-    forger = Forger(streams)
-    forger.add(row)
-    forger.add(row._replace(parent="other"))
-    forger.flush()
+    streams.write(streams.settings.updates, *forged("ADD", row), *forged("ADD", row._replace(parent="other")))
     limited = verify(streams, "--parent", "many", "--no-inputs")
     assert limited.faults == {row: "surplus-update"}
     assert limited.summary["rows"]["inputs"] is None
@@ -292,8 +218,5 @@ def test_what_cannot_be_verified_ends_with_exit_code_2(options: list[str], strea
     identity |= {"shards": {}, "route_depth": 1, "allow_inner_multi": False}
     (tmp_path / "checkpoint" / "reexpand.json").write_text(json.dumps(identity))
     given = options or ["--checkpoint", str(tmp_path / "checkpoint")]
-    words = [REEXPAND, "verify", "--bootstrap-servers", "127.0.0.1:1", *given]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=200, cwd=tmp_path)
-    assert done.returncode == 2
+    done = reexpand("verify", "--bootstrap-servers", "127.0.0.1:1", *given, codes=(2,), cwd=tmp_path)
     assert done.stderr.splitlines()[-1].startswith("Error: ")
-    assert "Traceback" not in done.stderr

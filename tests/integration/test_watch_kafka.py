@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -14,9 +15,9 @@ from typing import Self
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from kafka import KafkaConsumer
 
+from streaming.client import SubscriptionClient
 from streaming.local.broker import Broker
 from tests.support.brokers import SharedBroker
 from tests.support.processes import eventually
@@ -56,34 +57,6 @@ class PlainConsumer(threading.Thread):
         self.join(60)
 
 
-class Updates:
-    """Reads the updates as they come."""
-
-    def __init__(self, streams: Streams) -> None:
-        topic = streams.settings.updates
-        self._consumer = Consumer({"bootstrap.servers": streams.bootstrap_servers, "group.id": uuid4().hex})
-        partitions = self._consumer.list_topics(topic, timeout=60).topics[topic].partitions
-        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._consumer.close()
-
-    def wait_for(self, operation: str, lite_topic: str, seconds: float) -> bool:
-        """Whether such an update comes in time; others that come before it are passed over."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            message = self._consumer.poll(left)
-            if message is None or message.error() is not None or not (value := message.value()):
-                continue
-            update = json.loads(value)
-            if (update["op"], update["liteTopic"]) == (operation, lite_topic):
-                return True
-        return False
-
-
 def wildcard_group(streams: Streams, group: str, parent: str, pattern: str) -> None:
     """A client `c` of the group subscribes to the pattern."""
     scene = Scene(streams)
@@ -114,9 +87,13 @@ def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_
         running(streams, tmp_path / "job.log") as job,
         watching as watcher,
         PlainConsumer(streams.bootstrap_servers, f"^{family}__.*") as plain,
-        Updates(streams) as updates,
+        SubscriptionClient(streams.bootstrap_servers, streams.settings.updates) as client,
     ):
-        assert updates.wait_for("ADD", old, SETTLE_SECONDS)
+
+        def has(name: str, parent: str = "kafka", group: str = "watched") -> bool:
+            return name in client.topics(parent, group, "c")
+
+        assert eventually(lambda: has(old), SETTLE_SECONDS)
         assert eventually(lambda: plain.received == [(old, b"first")], 60)
 
         seconds = []
@@ -125,7 +102,7 @@ def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_
             name = f"{family}__new{number}"
             born = time.monotonic()
             topics.create(name)
-            assert updates.wait_for("ADD", name, WATCHED_SECONDS), watcher.said()
+            assert eventually(partial(has, name), WATCHED_SECONDS), watcher.said()
             seconds.append(time.monotonic() - born)
             topics.write(name, b"new")
         time.sleep(max(0, first_born + PLAIN_SECONDS - time.monotonic()))
@@ -134,11 +111,11 @@ def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_
         assert {topic for topic, _ in plain.received} == {old}
 
         topics.delete(old)
-        assert updates.wait_for("REMOVE", old, WATCHED_SECONDS)
+        assert eventually(lambda: not has(old), WATCHED_SECONDS)
         example = [sys.executable, "-m", "streaming.examples.on_register", "--parent", "orders", "eu__created"]
         example += ["--bootstrap-servers", streams.bootstrap_servers, "--topic-events", streams.settings.topic_events]
         subprocess.run(example, check=True, timeout=30, cwd=Path(__file__).parents[2])
-        assert updates.wait_for("ADD", "eu__created", WATCHED_SECONDS)
+        assert eventually(partial(has, "eu__created", "orders", "registered"), WATCHED_SECONDS)
 
         assert watcher.stop(signal.SIGTERM) == 0
         assert job.stop() == 0

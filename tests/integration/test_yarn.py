@@ -15,11 +15,10 @@ import pytest
 
 from streaming.local import classes, jars
 from streaming.oracle import Effective
-from streaming.records.model import Stream
 from tests.support.brokers import SharedBroker
-from tests.support.builders import request_value, topic_value
 from tests.support.processes import eventually
 from tests.support.running_job import TOPIC_SETTINGS, Streams
+from tests.support.scene import Scene
 from tests.support.yarn import Yarn
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -61,22 +60,20 @@ def submitted(yarn: Yarn, streams: Streams, folder: Path) -> Iterator[None]:
 
 
 def drivers() -> list[int]:
-    """Processes of application masters, in which drivers run."""
     found = subprocess.run(["pgrep", "-f", f"java .*{DRIVER}"], capture_output=True, text=True, check=False)
     return [int(line) for line in found.stdout.split()]
 
 
 def test_the_job_runs_on_yarn_and_its_driver_is_replaced(broker: SharedBroker, tmp_path: Path) -> None:
     streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create(2)
-    expected, feed = set[Effective](), streams.producer()
-    feed.send(Stream.GROUPS, {"group": "g", "attributes": {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}}, "g")
-    feed.send(Stream.SUBSCRIPTIONS, {"subscriptionSet": [request_value(liteTopicSet=["eu__*"])]}, "g")
-    feed.flush()
+    expected, scene = set[Effective](), Scene(streams)
+    scene.group("g", "p")
+    scene.asks("c", "g", "p", "eu__*")
 
     def born(topic: str) -> None:
         """A topic comes to exist, and its row to the updates."""
-        feed.send(Stream.TOPICS, topic_value(liteTopic=topic), "p")
-        feed.flush()
+        scene.born("p", topic)
+        scene.sent()
         expected.add(Effective("p", "g", "c", topic))
         assert eventually(lambda: streams.relation() == expected or has_failed(), RIGHT_SECONDS, 0.5)
         assert streams.relation() == expected, yarn.application()

@@ -59,12 +59,10 @@ def request_value(**changes: Any) -> dict[str, Any]:
 
 
 def topic_json(**changes: Any) -> bytes:
-    """Return `topic_value` as bytes."""
     return json.dumps(topic_value(**changes)).encode()
 
 
 def request_json(**changes: Any) -> bytes:
-    """Return `request_value` as bytes."""
     return json.dumps(request_value(**changes)).encode()
 
 
@@ -79,12 +77,10 @@ def tick_json(**changes: Any) -> bytes:
 
 
 def created(lite_topic: str, tags: str | None = None, ttl_ms: int | None = None, **properties: str) -> TopicEvent:
-    """Build the creation of a topic of parent `p`."""
     return TopicEvent("p", lite_topic, True, tags, properties or None, None, ttl_ms)
 
 
 def deleted(lite_topic: str) -> TopicEvent:
-    """Build the deletion of a topic of parent `p`."""
     return TopicEvent("p", lite_topic, created=False)
 
 
@@ -105,22 +101,18 @@ def request(
 
 
 def replace(*entries: str, **fields: Any) -> SubscriptionRequest:
-    """Build a COMPLETE_ADD."""
     return request(Action.COMPLETE_ADD, *entries, **fields)
 
 
 def add(*entries: str, **fields: Any) -> SubscriptionRequest:
-    """Build a PARTIAL_ADD."""
     return request(Action.PARTIAL_ADD, *entries, **fields)
 
 
 def drop(*entries: str, **fields: Any) -> SubscriptionRequest:
-    """Build a PARTIAL_REMOVE."""
     return request(Action.PARTIAL_REMOVE, *entries, **fields)
 
 
 def leave(**fields: Any) -> SubscriptionRequest:
-    """Build a COMPLETE_REMOVE."""
     return request(Action.COMPLETE_REMOVE, **fields)
 
 
@@ -151,7 +143,6 @@ def told(
 
 
 def wake(time: int) -> Wake:
-    """Build the coordinator's wake of the shard."""
     return Wake("p", 0, time)
 
 

@@ -27,7 +27,6 @@ def tries_every_way(
 
 
 def lite(text: str, _: str | None, topic: str) -> bool:
-    """Match as RocketMQ's lite topics do."""
     return topic != "" and tries_every_way(text.split("__"), topic.split("__"), one="*", some="**")
 
 
@@ -43,7 +42,6 @@ def mqtt(text: str, _: str | None, topic: str) -> bool:
 
 
 def nats(text: str, _: str | None, topic: str) -> bool:
-    """Match as NATS subjects do."""
     have = topic.split(".")
     if {"", "*", ">"} & set(have) or set(" \t\n\r\f") & set(topic):
         return False
@@ -51,7 +49,6 @@ def nats(text: str, _: str | None, topic: str) -> bool:
 
 
 def wamp(text: str, policy: str | None, topic: str) -> bool:
-    """Match as WAMP topics do."""
     if policy == "prefix":
         return topic.startswith(text)
     if policy is None and text.endswith("**"):

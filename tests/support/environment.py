@@ -27,7 +27,6 @@ def forget_machine() -> None:
 
 @contextmanager
 def restored_environment() -> Iterator[None]:
-    """Restore the environment at the end."""
     before = dict(os.environ)
     try:
         yield

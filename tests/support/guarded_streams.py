@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from confluent_kafka import KafkaError, Producer
 
 from streaming.kafka.options import client_options
 from streaming.kafka.permissions import Grant, grants
-from tests.support.running_job import REEXPAND, TOPIC_SETTINGS, Job, Streams
+from tests.support.processes import eventually
+from tests.support.running_job import POLL_SECONDS, REEXPAND, TOPIC_SETTINGS, Job, Streams
 from tests.support.secured import SecuredBroker
 
 PARENT = "orders"
@@ -46,24 +46,11 @@ class GuardedStreams:
         """Return a producer that may write to all topics."""
         return Producer({"bootstrap.servers": self.streams.bootstrap_servers, "log_level": 0})
 
-    @staticmethod
-    def as_record(update: Mapping[str, Any]) -> tuple[bytes, bytes]:
-        """Return value and key of an update."""
-        row = [update[name] for name in ("parentTopic", "group", "clientId", "liteTopic")]
-        more = {"cause": "TOPIC_CREATED", "eventId": "e", "lmqName": "", "version": None}
-        source = {"topic": "t", "partition": 0, "offset": 0, "entry": 0, "timestamp": 0}
-        return orjson.dumps({**update, **more, "source": source}), orjson.dumps(row)
-
     def needed(self, *roles: str, without: Grant | None = None) -> list[Grant]:
         """Return the grants of roles except one."""
         parent = self.parent
         found = [grant for role in roles for grant in grants(role, self.streams.settings, parent)]
         return [grant for grant in found if grant != without]
-
-    @property
-    def scram(self) -> str:
-        """Address of the listener for users with a password."""
-        return self._secured.scram
 
     @property
     def parent(self) -> str:
@@ -123,7 +110,6 @@ class GuardedStreams:
 
 
 def texts(folders: Iterable[Path]) -> dict[str, bytes]:
-    """Return the contents of all files below some folders."""
     files = [file for folder in folders for file in [folder, *folder.rglob("*")] if file.is_file()]
     return {str(file): file.read_bytes() for file in files}
 
@@ -142,7 +128,5 @@ def command_lines(session: int) -> bytes:
 
 def wait_for(job: Job, text: str) -> str:
     """Wait until a job has logged a text or has ended, and return its log."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while text not in job.said() and job.process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.2)
+    eventually(lambda: text in job.said() or job.process.poll() is not None, PATIENCE_SECONDS, POLL_SECONDS)
     return job.said()

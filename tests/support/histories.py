@@ -195,7 +195,6 @@ def feed(oracle: Oracle, batch: Iterable[Record]) -> None:
 
 
 def expected(cut: Iterable[Iterable[Record]], routing: Routing | None = None, *, client_timeout_ms: int = 0) -> Oracle:
-    """Return an oracle that has read these micro-batches."""
     oracle = Oracle(routing or Routing(), client_timeout_ms=client_timeout_ms)
     for batch in cut:
         feed(oracle, batch)
@@ -203,7 +202,6 @@ def expected(cut: Iterable[Iterable[Record]], routing: Routing | None = None, *,
 
 
 def entries_of(value: bytes | None) -> list[bytes]:
-    """Return the entries of a subscription record."""
     record = json.loads(value or b"")
     return [json.dumps(entry).encode() for entry in record.get("subscriptionSet", [record])]
 

@@ -47,7 +47,6 @@ class SimulatedInquirer:
 
 
 def inspector_of(job: Simulation) -> tuple[Inspector, SimulatedInquirer]:
-    """Return an inspector of a simulated job."""
     inspector = Inspector(load({"bootstrap_servers": "127.0.0.1:1", "checkpoint": "unused"}))
     inquirer = SimulatedInquirer(job)
     inspector._inquirer = inquirer  # type: ignore[assignment]

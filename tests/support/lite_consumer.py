@@ -24,7 +24,6 @@ def main() -> None:
 
 
 def receive() -> None:
-    """Print messages."""
     endpoints, group, parent, kafka, *topics, pattern = sys.argv[1:]
     user, _, password = os.environ.get("ROCKETMQ_LOGIN", "").partition(":")
     consumer = WildcardLiteConsumer(
@@ -37,7 +36,6 @@ def receive() -> None:
 
 
 def show(message: object) -> None:
-    """Print a message."""
     sys.stdout.write(f"{message.lite_topic} {message.body.decode()}\n")  # type: ignore[attr-defined]
     sys.stdout.flush()
 

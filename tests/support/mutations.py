@@ -35,7 +35,6 @@ _TOKENS = [
 
 
 def mutated(random: Random, count: int) -> Iterator[tuple[Stream, bytes]]:
-    """Yield damaged records."""
     for _ in range(count):
         stream, value = random.choice(VICTIMS)
         for _ in range(random.randint(1, 4)):

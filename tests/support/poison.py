@@ -12,7 +12,6 @@ request = partial(request_value, group="literal")
 
 
 def created(topic: Any, **changes: Any) -> dict[str, Any]:
-    """Return a valid topic event, with changes."""
     return topic_value(liteTopic=topic, **changes)
 
 

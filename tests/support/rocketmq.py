@@ -21,8 +21,6 @@ def be_patient(patch: pytest.MonkeyPatch) -> None:
 
 
 def does(broker: str, act: Callable[[Link], Awaitable[object]], access: RocketMQAccess = _OPEN) -> None:
-    """Run an operation on the broker with this address."""
-
     async def run() -> None:
         async with Link(broker, access) as link:
             await act(link)

@@ -12,7 +12,6 @@ from tests.support.split_rocketmq import SplitRocketMQ
 
 
 def watch_command(name_server: str, streams: Streams, *options: str, parent: str = "orders") -> list[str]:
-    """Return the watcher's command."""
     return [
         *(REEXPAND, "watch-rocketmq", "--namesrv", name_server, "--parent", parent),
         *("--bootstrap-servers", streams.bootstrap_servers, "--topic-events", streams.settings.topic_events),

@@ -52,7 +52,6 @@ class Mark(NamedTuple):
 
 
 def rules() -> list[Rule]:
-    """Return all rules in the order of the page."""
     table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return [
         Rule(name, section, rule["text"], rule["code"], rule.get("profiles", []))

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -40,6 +40,13 @@ PRODUCERS_TIME = {"message.timestamp.type": "CreateTime"}
 
 WORKER = "pyspark.worker"
 """Text in the command lines of Python workers and of their daemon."""
+
+_SETTING_OF = {
+    Stream.GROUPS: "group_events",
+    Stream.SUBSCRIPTIONS: "subscription_events",
+    Stream.TOPICS: "topic_events",
+    Stream.CLOCK: "clock",
+}
 
 REEXPAND = str(Path(sys.executable).with_name("reexpand"))
 """Command of the release under test."""
@@ -77,17 +84,24 @@ class Streams:
 
     def name(self, stream: Stream) -> str:
         """Return the Kafka topic of an input stream."""
-        settings = self.settings
-        return {
-            Stream.GROUPS: settings.group_events,
-            Stream.SUBSCRIPTIONS: settings.subscription_events,
-            Stream.TOPICS: settings.topic_events,
-            Stream.CLOCK: settings.clock,
-        }[stream]
+        return str(getattr(self.settings, _SETTING_OF[stream]))
+
+    def options(self, *names: str) -> list[str]:
+        """Return settings as options of a verb: by default addresses, checkpoint and all Kafka topics."""
+        wanted = names or ("bootstrap_servers", "checkpoint", *TOPIC_SETTINGS)
+        return [word for name in wanted for word in (f"--{name.replace('_', '-')}", getattr(self.settings, name))]
 
     def producer(self) -> "Feed":
         """Return a producer for the input streams."""
         return Feed(self)
+
+    def write(self, topic: str, *records: tuple[bytes, bytes | None]) -> None:
+        """Write keys and values, partitioned as the job does."""
+        options = {"bootstrap.servers": self.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 0}
+        producer = Producer(options)
+        for key, value in records:
+            producer.produce(topic, value, key)
+        assert producer.flush(60) == 0
 
     def read(self, topic: str) -> list[Message]:
         """Return all current committed records of a topic, in order within each partition."""
@@ -143,6 +157,15 @@ class Streams:
             Effective(*json.loads(key)) for key, value in last.items() if value and json.loads(value)["op"] == "ADD"
         }
 
+    def becomes(self, wanted: set[Effective], parents: Container[str] | None = None) -> None:
+        """Wait until the relation equals `wanted`; only that of some parents if given."""
+
+        def found() -> set[Effective]:
+            return {row for row in self.relation() if parents is None or row.parent in parents}
+
+        eventually(lambda: found() == wanted, SETTLE_SECONDS, POLL_SECONDS)
+        assert_equal_relations(found(), wanted)
+
     def dead_letters(self) -> list[dict[str, Any]]:
         """Return all dead letters."""
         return [json.loads(message.value() or b"") for message in self.read(self.settings.dead_letters)]
@@ -191,14 +214,6 @@ def assert_equal_relations(found: set[Effective], wanted: set[Effective]) -> Non
     assert wanted - found == set(), f"missing: {sorted(wanted - found)[:9]}"
 
 
-def assert_verified(streams: Streams) -> None:
-    """Check that inputs, state and updates agree."""
-    options = ("--bootstrap-servers", streams.bootstrap_servers, "--checkpoint", str(streams.checkpoint))
-    names = ("--updates", streams.settings.updates, "--dead-letters", streams.settings.dead_letters)
-    found = subprocess.run([REEXPAND, "verify", *options, *names], capture_output=True, check=False, text=True)
-    assert found.returncode == 0, found.stdout + found.stderr
-
-
 def key_of(record: Record) -> str:
     """Return the Kafka key of a record's producer: the parent of a topic event, else the group."""
     value = json.loads(record.value or b"")
@@ -245,20 +260,21 @@ class Job:
     """`reexpand run` as a process."""
 
     def __init__(self, streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> None:
-        settings = streams.settings
         self.log = log
-        words = [command, "run", *options]
-        if (
-            command == REEXPAND and "--http" not in options
-        ):  # several jobs run at once; an earlier release has no server
-            words += ["--http", "off"]
-        for name in ("bootstrap_servers", "checkpoint", *TOPIC_SETTINGS):
-            words += [f"--{name.replace('_', '-')}", getattr(settings, name)]
+        # Several jobs run at once. An earlier release has no server.
+        server = ["--http", "off"] if command == REEXPAND and "--http" not in options else []
+        words = [command, "run", *options, *server, *streams.options()]
         self._commits = streams.checkpoint / "query" / "commits"
         self._log_start = log.stat().st_size if log.exists() else 0
         self._log = log.open("ab")
         # Separate group: killing it kills Spark and the Python workers too, like the crash of a machine.
         self.process = subprocess.Popen(words, stdout=self._log, stderr=self._log, start_new_session=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def said(self) -> str:
         """Return the log of this process."""
@@ -354,11 +370,16 @@ def last_number(log: Path) -> int:
 @contextmanager
 def running(streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> Iterator[Job]:
     """Run a job, and wait until it is ready."""
-    job = Job(streams, log, *options, command=command)
-    try:
+    with Job(streams, log, *options, command=command) as job:
         yield job.wait_ready()
-    finally:
-        job.close()
+
+
+def refused(streams: Streams, log: Path, *options: str, code: int = 2, command: str = REEXPAND) -> str:
+    """Start a job that ends with an exit code and an error message, and return its log."""
+    with Job(streams, log, *options, command=command) as job:
+        assert job.process.wait(START_SECONDS) == code, job.said()
+        assert "Traceback" not in job.said()
+        return job.said()
 
 
 def first_ready(*jobs: Job) -> tuple[Job, Job]:

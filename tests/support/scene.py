@@ -72,12 +72,7 @@ class Scene:
     def leads_to(self, wanted: set[Effective], parents: set[str]) -> None:
         """Wait until the relation on these parents equals `wanted`."""
         self.sent()
-
-        def found() -> set[Effective]:
-            return {row for row in self._streams.relation() if row.parent in parents}
-
-        eventually(lambda: found() == wanted, SETTLE_SECONDS, POLL_SECONDS)
-        assert found() == wanted
+        self._streams.becomes(wanted, parents)
 
 
 @contextmanager

@@ -123,7 +123,6 @@ class SecuredBroker:
 
 @contextmanager
 def secured(folder: Path) -> Iterator[SecuredBroker]:
-    """Start a secured broker."""
     folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
     key, chain = pem(authority.issue_cert(HOST))

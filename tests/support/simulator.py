@@ -34,7 +34,6 @@ class Record:
 
 
 def element(update: dict[str, Any]) -> Effective:
-    """Return the row of an update, from its fields."""
     part = f"share:{update['share']}/{update['filter']}" if "share" in update else update.get("subscription", "")
     return Effective(update["parentTopic"], update["group"], update["clientId"], update["liteTopic"], part)
 
@@ -213,7 +212,6 @@ class Simulation:
 
 
 def _relation(value: bytes, shard: Shard, archives: Memories) -> set[Effective]:
-    """Return the rows of a shard's state."""
     made = decode(value, archives.of(shard.parent, shard.number), inner_multi=shard.inner_multi)
     return {
         Effective(shard.parent, row.group, row.client_id, topic, row.part)

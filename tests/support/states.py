@@ -132,7 +132,6 @@ def work(
 
 
 def forget() -> None:
-    """Reset to a new worker process."""
     process._kept.clear()
 
 

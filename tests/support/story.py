@@ -43,12 +43,10 @@ class Said(NamedTuple):
 
 
 def added(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_CREATED, client: str = "c", part: str = "") -> Said:
-    """Return an ADD."""
     return Said(Op.ADD, client, topic, patterns, cause, part)
 
 
 def removed(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_DELETED, client: str = "c", part: str = "") -> Said:
-    """Return a REMOVE."""
     return Said(Op.REMOVE, client, topic, patterns, cause, part)
 
 
@@ -88,7 +86,6 @@ class Found(NamedTuple):
 def expanded(
     state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard, tuning: Tuning = DEFAULT_TUNING
 ) -> Found:
-    """Return the complete result of `expand`."""
     updates: list[Update] = []
     steps = expand(state, events, shard, tuning)
     while True:

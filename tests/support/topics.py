@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
@@ -69,6 +69,16 @@ def remove_records(streams: Streams, topic: str, before: int) -> None:
     client = _admin(streams)
     for future in client.delete_records(offsets).values():
         future.result(60)
+
+
+def committed(streams: Streams, group: str, topic: str) -> dict[int, int]:
+    """Return the offsets of a consumer group by partition; negative if it has none."""
+    consumer = Consumer({"bootstrap.servers": streams.bootstrap_servers, "group.id": group})
+    try:
+        asked = [TopicPartition(topic, number) for number in streams.ends(topic)]
+        return {each.partition: each.offset for each in consumer.committed(asked, timeout=60)}
+    finally:
+        consumer.close()
 
 
 def _wait_for_leaders(streams: Streams, topic: str, partitions: int | None = None) -> None:

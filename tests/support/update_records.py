@@ -6,6 +6,8 @@ from typing import Any
 import orjson
 
 from streaming.client import Row
+from streaming.oracle import Effective
+from streaming.records.writing import update_key
 
 Record = tuple[bytes, bytes | None]
 
@@ -13,7 +15,6 @@ _ids = count()
 
 
 def key(topic: str = "t", client: str = "c", group: str = "g", parent: str = "p", part: str | None = None) -> bytes:
-    """Return the key of an update."""
     return orjson.dumps([parent, group, client, topic, *([] if part is None else [part])])
 
 
@@ -25,7 +26,6 @@ def value(op: Any = "ADD", **changes: Any) -> bytes:
 
 
 def add(topic: str = "t", *, changes: dict[str, Any] | None = None, **names: Any) -> Record:
-    """Return an ADD."""
     return key(topic, **names), value("ADD", **(changes or {}))
 
 
@@ -35,10 +35,15 @@ def remove(topic: str = "t", *, changes: dict[str, Any] | None = None, **names: 
 
 
 def gone(topic: str = "t", **names: Any) -> Record:
-    """Return a tombstone."""
     return key(topic, **names), None
 
 
+def forged(op: str, row: Effective, **changes: Any) -> list[Record]:
+    """Return the records that a stale driver writes about a row: an update, and after a REMOVE its tombstone."""
+    names = {"parentTopic": row.parent, "group": row.group, "clientId": row.client_id, "liteTopic": row.lite_topic}
+    update = update_key(*row), value(op, **{**names, **changes})
+    return [update] if op == "ADD" else [update, (update[0], None)]
+
+
 def names(row: Row) -> tuple[str | None, ...]:
-    """Return the names of a row, in the order of its key."""
     return row.parent, row.group, row.client_id, row.lite_topic, row.part

@@ -23,18 +23,15 @@ _ATTRIBUTES = {"model": MODEL, "quota": QUOTA, "reset": RESET_EXCLUSIVE, "reset_
 
 
 def stream_of(event: Event) -> Stream:
-    """Return the stream of an event."""
     (stream,) = (stream for field, stream in _STREAMS.items() if field in event)
     return stream
 
 
 def created(topic: Any, /, parent: str = "p", **fields: Any) -> Event:
-    """Return the creation of a lite topic."""
     return _made({"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields})
 
 
 def deleted(topic: str, /, parent: str = "p") -> Event:
-    """Return the deletion of a lite topic."""
     return {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}
 
 
@@ -64,22 +61,18 @@ UNBOUND: Event = {"group": "g", "attributes": {}}
 
 
 def quota(number: int, *flags: str, **values: Any) -> Event:
-    """Return the attributes of a wildcard group with a quota."""
     return wildcard(*flags, quota=str(number), **values)
 
 
 def tick(time: int = 0) -> Event:
-    """Return a tick of the clock."""
     return {"tick": time}
 
 
 def tag(text: str) -> Event:
-    """Return the TAG selector of a request."""
     return {"type": "TAG", "expression": text}
 
 
 def sql(text: str) -> Event:
-    """Return the SQL92 selector of a request."""
     return {"type": "SQL92", "expression": text}
 
 

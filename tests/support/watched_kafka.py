@@ -3,16 +3,16 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from streaming.kafka.topics import TopicSpec, create_topics
+from tests.support import topics
 from tests.support.processes import eventually
+from tests.support.running_job import REEXPAND, Streams
 
 WATCHED_SECONDS = 60
 """Far above the usual second: the machine may be busy."""
@@ -23,7 +23,7 @@ class Watcher:
 
     def __init__(self, bootstrap_servers: str, events: str, folder: Path, *options: str) -> None:
         self._out, self._log = (folder / f"watch-{uuid4().hex}{suffix}" for suffix in (".json", ".log"))
-        command = [str(Path(sys.executable).with_name("reexpand")), "watch-kafka", "--json", *options]
+        command = [REEXPAND, "watch-kafka", "--json", *options]
         command += ["--bootstrap-servers", bootstrap_servers, "--topic-events", events]
         with self._out.open("wb") as out, self._log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=out, stderr=log)
@@ -63,19 +63,16 @@ class Topics:
     """Creator and deleter of Kafka topics."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._streams = Streams(bootstrap_servers, Path())
         self.producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
     def create(self, *names: str, partitions: int = 1) -> None:
         """Create topics."""
-        create_topics(self._bootstrap_servers, [TopicSpec(name, partitions) for name in names])
+        create_topics(self._streams.bootstrap_servers, [TopicSpec(name, partitions) for name in names])
 
     def delete(self, *names: str) -> None:
         """Delete topics, and wait until the broker no longer lists them."""
-        for future in self._admin.delete_topics(list(names)).values():
-            future.result()
-        assert eventually(lambda: not self._admin.list_topics(timeout=60).topics.keys() & set(names))
+        topics.delete(self._streams, *names)
 
     def write(self, name: str, *values: bytes, partition: int = 0) -> None:
         """Write records."""

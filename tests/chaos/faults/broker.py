@@ -65,11 +65,8 @@ def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
     nowhere = Streams("127.0.0.1:1", stage.streams.checkpoint, stage.streams.prefix)
     begun = time.monotonic()
-    job = Job(nowhere, stage.folder / "nowhere.log", *stage.options)
-    try:
+    with Job(nowhere, stage.folder / "nowhere.log", *stage.options) as job:
         sentence = stage.ends_with(job, 1, "127.0.0.1:1", seconds=240)
-    finally:
-        job.close()
     seconds = time.monotonic() - begun
     stage.start()
     return Struck(proof, f"exit 1 after {seconds:.0f} s: {shortened(sentence)}")

@@ -53,14 +53,9 @@ def _(stage: Stage) -> Struck:
     jvm = job.jvm()
     proof = stage.strikes(lambda: os.kill(job.process.pid, signal.SIGKILL))
     job.process.wait(30)
-    second = stage.launch()
-    try:
+    with stage.successor() as second:
         assert gone(jvm), "the JVM of a killed command lives on"
         second.wait_ready()
-    except BaseException:
-        second.close()
-        raise
-    stage.replace_job(second)
     return Struck(proof, "its JVM ends by itself; the next start goes on")
 
 
@@ -99,17 +94,12 @@ def _(stage: Stage) -> Struck:
     first = stage.running
     proof = _pause_in_transaction(stage)
     time.sleep(PAUSE_SECONDS)
-    second = stage.launch()
-    try:
+    with stage.successor() as second:
         second.wait_ready()
         first.resume_spark()
         refused = eventually(lambda: any(word in first.said() for word in REFUSALS), ALONE_SECONDS, POLL_SECONDS)
         first.resume()
         sentence = stage.ends_with(first, 1, f"process {second.process.pid} on", in_a_task=True)
-    except BaseException:
-        second.close()
-        raise
-    stage.replace_job(second)
     how = "the broker refuses its writes" if refused else "it writes nothing more"
     return Struck(proof, f"{how}; exit 1: {shortened(sentence)}")
 
@@ -133,27 +123,19 @@ def _pause_in_transaction(stage: Stage) -> Proof:
 @fault("second-start", "a second `reexpand run` on the checkpoint of a running job", "nothing; or `--take-over`")
 def _(stage: Stage) -> Struck:
     proof = stage.proof()
-    job = stage.launch()
-    try:
+    with stage.launch() as job:
         sentence = stage.ends_with(job, 1, f"is in use by process {stage.running.process.pid}", "--take-over")
-    finally:
-        job.close()
     return Struck(proof, f"refused, exit 1: {shortened(sentence)}")
 
 
 @fault("take-over", "a second `reexpand run --take-over` on the checkpoint of a running job")
 def _(stage: Stage) -> Struck:
     first = stage.running
-    second = stage.launch("--take-over")
-    try:
+    with stage.successor("--take-over") as second:
         assert eventually(lambda: first.process.poll() is not None, START_SECONDS, LOOK_SECONDS), "the first goes on"
         proof = stage.proof()
         sentence = stage.ends_with(first, 1, f"process {second.process.pid} on")
         second.wait_ready()
-    except BaseException:
-        second.close()
-        raise
-    stage.replace_job(second)
     return Struck(proof, f"first one ends, exit 1: {shortened(sentence)}")
 
 

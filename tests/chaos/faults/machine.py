@@ -21,7 +21,6 @@ CGROUPS = Path("/sys/fs/cgroup/memory")
 
 @contextmanager
 def _small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """Mount a file system of some bytes on a folder."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
     try:
         yield folder

@@ -199,7 +199,6 @@ def _one_by_one(stage: Stage, port: int) -> Iterator[tuple[str, Callable[[], str
 
 
 def _ask(port: int, method: str, path: str, body: str | None = None) -> tuple[int, float]:
-    """Return status and seconds of an HTTP request."""
     begun = time.monotonic()
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:

@@ -1,14 +1,12 @@
 """Topics of the job are lost, replaced, or hold what somebody else wrote."""
 
-import json
 from collections.abc import Callable
-
-from confluent_kafka import Producer
 
 from tests.chaos.load import HOT, PARENTS, topic
 from tests.chaos.model import Struck, fault
 from tests.chaos.stage import Stage, shortened
 from tests.support.topics import create, delete, recreate, remove_records
+from tests.support.update_records import forged
 
 REFUSED = 2
 """Exit code where topics and checkpoint do not fit each other."""
@@ -75,11 +73,8 @@ def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
     name = stage.streams.settings.updates
     delete(stage.streams, name)
-    job = stage.launch()
-    try:
+    with stage.launch() as job:
         sentence = stage.ends_with(job, REFUSED, f"the topic {name} does not exist")
-    finally:
-        job.close()
     stage.starts_anew()
     return Struck(proof, f"refused, exit 2: {shortened(sentence)}; started anew")
 
@@ -117,21 +112,9 @@ def _(stage: Stage) -> Struck:
     stage.judge.committed.catch_up()
     rows = sorted(row for row in stage.judge.committed.relation() if row.parent == HOT)[:50]
     assert len(rows) == 50, "too few rows"
-    options = {"bootstrap.servers": stage.streams.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 0}
-    producer = Producer(options)
-    last = {message.key(): message.value() for message in stage.streams.read(stage.streams.settings.updates)}
-    for number, row in enumerate(rows):
-        key = json.dumps(list(row[:4]), separators=(",", ":")).encode()
-        value = json.loads(last[key] or b"{}")
-        gone = {**value, "op": "REMOVE", "eventId": f"foreign-{number}"}
-        wrong = {**value, "clientId": "x", "eventId": f"foreign-add-{number}"}
-        producer.produce(stage.streams.settings.updates, json.dumps(gone), key)
-        producer.produce(
-            stage.streams.settings.updates,
-            json.dumps(wrong),
-            json.dumps([row[0], row[1], "x", row[3]], separators=(",", ":")),
-        )
-    assert producer.flush(30) == 0
+    for row in rows:
+        wrong = row._replace(client_id="x")
+        stage.streams.write(stage.streams.settings.updates, *forged("REMOVE", row), *forged("ADD", wrong))
     stage.quiet()
     before = stage.judge.compare(0)
     assert before.missing, "nothing was wrong"

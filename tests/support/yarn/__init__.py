@@ -122,7 +122,6 @@ def _read(url: str) -> Any:
 
 
 def _write(path: Path, settings: Mapping[str, str]) -> None:
-    """Write a file of Hadoop's configuration."""
     lines = (
         f"<property><name>{name}</name><value>{escape(value)}</value></property>" for name, value in settings.items()
     )
