@@ -77,7 +77,8 @@ test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the j
 
 .PHONY: test-bad-input
 test-bad-input: setup ## 100,000 damaged records, and 2.7 GB of large ones, in the real job (half an hour)
-	REEXPAND_BAD_RECORDS=100000 .venv/bin/pytest -m "long or not long" tests/integration/test_bad_input.py
+	REEXPAND_BAD_RECORDS=100000 .venv/bin/pytest -m "long or not long" \
+	  tests/integration/test_job.py::test_damaged_records_harm_nothing_else tests/integration/test_bad_input.py
 
 # What some targets install beside the downloads.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand

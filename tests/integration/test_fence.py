@@ -4,7 +4,6 @@
 """
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from tests.support.running_job import (
     Streams,
     assert_equal_relations,
     first_ready,
+    refused,
     running,
 )
 from tests.support.values import created, deleted, quota, replace
@@ -47,7 +47,6 @@ MANY_PARTITIONS = ("--shuffle-partitions", "4")
 
 
 def subscribe(feed: Feed) -> None:
-    """A client that receives every topic of each parent."""
     for number in range(PARENTS):
         names = {"parent": f"p{number}", "group": f"g{number}"}
         feed.send(Stream.GROUPS, quota(100_000, **names), f"g{number}")
@@ -65,28 +64,23 @@ def create(feed: Feed, names: range) -> set[Effective]:
 
 
 def delete(feed: Feed, names: range) -> None:
-    """Topics that go again."""
     for number in names:
         parent = f"p{number % PARENTS}"
         feed.send(Stream.TOPICS, deleted(f"t{number}", parent), parent)
     feed.flush()
 
 
-def settle(streams: Streams, wanted: set[Effective]) -> None:
-    eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
-    assert_equal_relations(streams.relation(), wanted)
+def process(job: Job) -> str:
+    return f"process {job.process.pid} on {os.uname().nodename}"
 
 
 @contextmanager
 def standing_by(streams: Streams, log: Path, holder: Job) -> Iterator[Job]:
     """A driver that is warm, and waits for the end of another one."""
-    job = Job(streams, log, "--standby")
-    try:
-        waiting = f"standing by: the checkpoint {streams.checkpoint} is in use by process {holder.process.pid} on"
+    with Job(streams, log, "--standby") as job:
+        waiting = f"standing by: the checkpoint {streams.checkpoint} is in use by {process(holder)}"
         assert eventually(lambda: waiting in job.said(), START_SECONDS, POLL_SECONDS)
         yield job
-    finally:
-        job.close()
 
 
 def pause_while_it_writes(
@@ -125,7 +119,7 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
     subscribe(feed)
     with running(streams, tmp_path / "first.log", *MANY_PARTITIONS) as first:
         kept = create(feed, range(100))
-        settle(streams, kept)
+        streams.becomes(kept)
         passing = pause_while_it_writes(streams, feed, first, first.pause, first.resume)
         time.sleep(seconds)
         with running(streams, tmp_path / "second.log") as second:
@@ -133,7 +127,7 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
             assert eventually(
                 lambda: streams.are_read() and not second.is_within_a_batch(), SETTLE_SECONDS, POLL_SECONDS
             )
-            settle(streams, kept)
+            streams.becomes(kept)
             written = len(streams.updates())
             first.resume_spark()
             time.sleep(AWAKE_SECONDS)
@@ -141,101 +135,57 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
             first.resume()
             assert first.process.wait(SETTLE_SECONDS) == 1
             kept |= create(feed, range(100, 200))
-            settle(streams, kept)
+            streams.becomes(kept)
             assert len(streams.updates()) == written + 100
             assert second.stop() == 0
     assert streams.repeated() == 0
     said = first.said()
-    assert f"another driver has taken over the checkpoint {streams.checkpoint}: process {second.process.pid} on" in said
+    assert f"another driver has taken over the checkpoint {streams.checkpoint}: {process(second)}" in said
     assert "\n" not in said.rpartition("Error: ")[2].rstrip("\n"), "the last thing it says is one sentence"
 
 
 @pytest.mark.rule("exactly-once")
-def test_a_micro_batch_that_was_written_and_not_committed_is_not_written_again(
-    streams: Streams, tmp_path: Path
-) -> None:
-    feed = streams.producer()
-    log = tmp_path / "job.log"
-    subscribe(feed)
-    with running(streams, log) as job:
-        rows = create(feed, range(200))
-        settle(streams, rows)
-        assert eventually(lambda: streams.are_read() and not job.is_within_a_batch(), SETTLE_SECONDS, POLL_SECONDS)
-        job.kill()
-    ends = streams.ends(streams.settings.updates)
-    job.forget_last_commit()
-    with running(streams, log) as job:
-        rows |= create(feed, range(200, 201))
-        settle(streams, rows)
-        assert job.stop() == 0
-    assert streams.repeated() == 0
-    assert sum(streams.ends(streams.settings.updates).values()) == sum(ends.values()) + 2, "a record and its marker"
-
-
-@pytest.mark.rule("exactly-once")
-def test_a_second_driver_is_refused_until_it_is_to_take_over(streams: Streams, tmp_path: Path) -> None:
-    """It names the first one, which goes on undisturbed; with `--take-over` the first one ends."""
-    feed = streams.producer()
-    subscribe(feed)
-    with running(streams, tmp_path / "first.log") as first:
-        refused = Job(streams, tmp_path / "refused.log")
-        try:
-            assert refused.process.wait(START_SECONDS) == 1
-            said = refused.said()
-        finally:
-            refused.close()
-        assert (
-            f"the checkpoint {streams.checkpoint} is in use by process {first.process.pid} on {os.uname().nodename}"
-            in said
-        )
-        assert "--take-over" in said
-        assert "Traceback" not in said
-        rows = create(feed, range(10))
-        settle(streams, rows)
-        with running(streams, tmp_path / "second.log", "--take-over") as second:
-            assert first.process.wait(SETTLE_SECONDS) == 1
-            assert (
-                f"another driver has taken over the checkpoint {streams.checkpoint}: process {second.process.pid}"
-                in first.said()
-            )
-            rows |= create(feed, range(10, 20))
-            settle(streams, rows)
-            assert second.stop() == 0
-    assert streams.repeated() == 0
-    begun = time.monotonic()
-    with running(streams, tmp_path / "third.log") as third:
-        assert "was in use" not in third.said(), (
-            f"it waited for a driver that has ended, {time.monotonic() - begun:.0f} s"
-        )
-        assert third.stop() == 0
-
-
 @pytest.mark.rule("standby")
-def test_a_driver_that_stands_by_goes_on_when_the_other_one_is_killed(streams: Streams, tmp_path: Path) -> None:
-    """It writes nothing while it waits, and leaves nothing of its warm-up behind; all drivers are started alike."""
+def test_of_several_drivers_one_works(streams: Streams, tmp_path: Path) -> None:
+    """A second driver is rejected, stands by, or takes over; those that stand by replace killed and stopped ones.
+
+    A driver that waits writes nothing, and leaves nothing of its warm-up.
+    """
     feed = streams.producer()
     subscribe(feed)
+    rows = set[Effective]()
+
+    def goes_on() -> None:
+        rows.update(create(feed, range(len(rows), len(rows) + 10)))
+        streams.becomes(rows)
+
     with running(streams, tmp_path / "first.log", "--standby") as first:
-        rows = create(feed, range(10))
-        settle(streams, rows)
-        with standing_by(streams, tmp_path / "second.log", first) as second:
+        said = refused(streams, tmp_path / "refused.log", code=1)
+        assert f"the checkpoint {streams.checkpoint} is in use by {process(first)}" in said
+        assert "--take-over" in said
+        goes_on()
+        with (
+            standing_by(streams, tmp_path / "second.log", first) as second,
+            standing_by(streams, tmp_path / "third.log", first) as third,
+        ):
             assert not list((streams.checkpoint / "standby").iterdir())
-            rows |= create(feed, range(10, 20))
-            settle(streams, rows)
+            goes_on()
             assert len(streams.updates()) == len(rows)
-            with standing_by(streams, tmp_path / "third.log", first) as third:
-                first.kill()
-                rows |= create(feed, range(20, 30))
-                settle(streams, rows)
-                assert eventually(
-                    lambda: third.said().count("standing by") == 2 or second.said().count("standing by") == 2,
-                    START_SECONDS,
-                    POLL_SECONDS,
-                )
-                assert {second.process.poll(), third.process.poll()} == {None}
-                assert third.stop() == 0
-                rows |= create(feed, range(30, 40))
-                assert second.stop() == 0
+            first.kill()
+            goes_on()
+            assert eventually(
+                lambda: 2 in (second.said().count("standing by"), third.said().count("standing by")),
+                START_SECONDS,
+                POLL_SECONDS,
+            )
+            assert {second.process.poll(), third.process.poll()} == {None}
+            assert third.stop() == 0
+            goes_on()
+            with running(streams, tmp_path / "fourth.log", "--take-over") as fourth:
+                assert second.process.wait(SETTLE_SECONDS) == 1
+                assert f"has taken over the checkpoint {streams.checkpoint}: {process(fourth)}" in second.said()
+                goes_on()
+                assert fourth.stop() == 0
     assert streams.repeated() == 0
 
 
@@ -250,10 +200,10 @@ def test_of_two_drivers_that_begin_a_checkpoint_at_once_one_stands_by(streams: S
         holder, other = first_ready(*jobs)
         assert eventually(lambda: "standing by: " in other.said(), START_SECONDS, POLL_SECONDS), other.said()
         rows = create(feed, range(10))
-        settle(streams, rows)
+        streams.becomes(rows)
         holder.kill()
         rows |= create(feed, range(10, 20))
-        settle(streams, rows)
+        streams.becomes(rows)
         assert other.stop() == 0
     finally:
         for job in jobs:
@@ -268,7 +218,7 @@ def test_a_driver_that_stands_by_ends_at_once_and_does_not_follow_who_is_well(st
     subscribe(feed)
     with running(streams, tmp_path / "first.log") as first:
         rows = create(feed, range(10))
-        settle(streams, rows)
+        streams.becomes(rows)
         with standing_by(streams, tmp_path / "second.log", first) as second:
             time.sleep(2 * LEASE_SECONDS)
             assert "ready" not in second.said()
@@ -278,34 +228,6 @@ def test_a_driver_that_stands_by_ends_at_once_and_does_not_follow_who_is_well(st
         assert "standing by" not in third.said()
         assert third.stop() == 0
     assert len(streams.updates()) == len(rows)
-
-
-@pytest.mark.rule("exactly-once")
-@pytest.mark.long
-def test_an_older_copy_of_a_checkpoint_is_refused_before_it_writes(streams: Streams, tmp_path: Path) -> None:
-    """Its state does not know what the updates say by now."""
-    feed = streams.producer()
-    subscribe(feed)
-    with running(streams, tmp_path / "job.log") as job:
-        settle(streams, create(feed, range(10)))
-        assert job.stop() == 0
-    shutil.copytree(streams.checkpoint, tmp_path / "copy")
-    with running(streams, tmp_path / "job.log") as job:
-        create(feed, range(10, 20))
-        delete(feed, range(5))
-        assert eventually(lambda: len(streams.relation()) == 15, SETTLE_SECONDS, POLL_SECONDS)
-        assert job.stop() == 0
-    shutil.rmtree(streams.checkpoint)
-    shutil.copytree(tmp_path / "copy", streams.checkpoint)
-    written = len(streams.updates())
-    job = Job(streams, tmp_path / "older.log")
-    try:
-        create(feed, range(20, 21))
-        assert job.process.wait(SETTLE_SECONDS) == 2
-        assert "the checkpoint is an older copy" in job.said()
-    finally:
-        job.close()
-    assert len(streams.updates()) == written
 
 
 @pytest.mark.skipif(not ROUNDS, reason="takes minutes: make test-fence")
@@ -328,17 +250,17 @@ def test_a_worker_of_a_cluster_that_wakes_up_after_it_was_given_up_writes_nothin
         running(streams, log, "--master", cluster.url, *MANY_PARTITIONS) as job,
     ):
         kept = create(feed, range(100))
-        settle(streams, kept)
+        streams.becomes(kept)
         passing = pause_while_it_writes(
             streams, feed, job, lambda: cluster.pause_worker(paused), lambda: cluster.resume_worker(paused)
         )
         delete(feed, passing)
-        settle(streams, kept)
+        streams.becomes(kept)
         assert eventually(lambda: "heartbeat" in job.said(), 60, POLL_SECONDS), "the worker was not given up"
         cluster.resume_worker(paused)
         time.sleep(20)
         assert_equal_relations(streams.relation(), kept)
         kept |= create(feed, range(100, 200))
-        settle(streams, kept)
+        streams.becomes(kept)
         assert job.stop() == 0
     assert streams.repeated() == 0

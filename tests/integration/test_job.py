@@ -1,89 +1,287 @@
-"""The job as its users run it: a process, a real Kafka, a real Spark."""
+"""One running job with input of all kinds: dialects, limits, time, metrics, invalid and hostile records.
+
+Each test uses parents and groups of its own. `make test-bad-input` sends 100,000 damaged records.
+"""
 
 import json
+import os
 import time
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterator
+from operator import ge
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
+import orjson
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaConsumer
 
+from matcher.selectors import BloomFilter
+from streaming.kafka.permissions import lag_group
+from streaming.kafka.topics import configure
 from streaming.oracle import Effective
-from streaming.records.model import Reason, Stream
-from streaming.storage import journal
-from tests.support.histories import Profile, expected, history
-from tests.support.poison import POISON, created, request
+from streaming.records.model import BIND_TOPIC, WILDCARD, Reason, Stream
+from streaming.records.updates import Cause
+from tests.support import values
+from tests.support.brokers import SharedBroker
+from tests.support.builders import request_value
+from tests.support.inspecting import assert_the_job_explains_itself
+from tests.support.mutations import mutated
+from tests.support.poison import POISON, request
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, assert_equal_relations, running
-from tests.support.simulator import Record
-from tests.support.values import deleted, wildcard
+from tests.support.prometheus import probe, sample
+from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, SETTLE_SECONDS, Job, Streams, running
+from tests.support.scene import Scene
+from tests.support.topics import committed
+
+LEASE_MS = 1_800_000
+COUNT = int(os.environ.get("REEXPAND_BAD_RECORDS", "3000"))
+"""Number of damaged records."""
+ONE_IN = 50
+"""Damaged records per valid record."""
+METERED = 30
 
 
-def many_topics(count: int) -> list[Record]:
-    """New topics of the parent `p`."""
-    return [
-        Record(Stream.TOPICS, json.dumps(created(f"stored__{number:05}__{'x' * 20}")).encode(), 0, number)
-        for number in range(count)
-    ]
+class Shared(NamedTuple):
+    """The running job.
 
-
-@pytest.mark.rule("relation")
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param((), marks=pytest.mark.long), ("--shards", "p=3", "--route-depth", "2")],
-    ids=["one shard", "three shards"],
-)
-def test_a_history_with_crashes_leaves_the_oracles_relation(
-    streams: Streams, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    """2,000 events; the job is killed twice, once with a batch to repeat, its Python workers once.
-
-    Enough topics stand before them for a part of the state to lie in files.
+    Attributes:
+        first_letters: dead letters of its first micro-batch, which has the records of `hostile`.
     """
-    profile = Profile(dialects=True, selectors=True, exclusive=True, bound=True)
-    stored, records = many_topics(2_500), history(Random(20), 2_000, profile)
-    quarter = len(records) // 4
-    feed = streams.producer()
-    log = tmp_path / "job.log"
 
-    for record in stored:
-        feed.send(record.stream, record.value, "p")
-    with running(streams, log, *options) as job:
-        feed.send_slowly(records[:quarter])
-        assert eventually(lambda: bool(streams.updates()), SETTLE_SECONDS, POLL_SECONDS)
-        job.kill()
-        job.forget_last_commit()
-    with running(streams, log, *options) as job:
-        feed.send_slowly(records[quarter : 2 * quarter])
-        job.kill()
-    with running(streams, log, *options) as job:
-        feed.send_slowly(records[2 * quarter : 3 * quarter])
-        job.kill_workers()
-        feed.send_slowly(records[3 * quarter :])
-        wanted = expected([[*stored, *records]]).relation()
-        eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
-        time.sleep(2)
-        assert_equal_relations(streams.relation(), wanted)
+    streams: Streams
+    job: Job
+    first_letters: list[str]
+
+    def letters(self) -> list[tuple[str, str]]:
+        """Return reasons and sources of all dead letters."""
+        return [(each["reason"], json.dumps(each["source"], sort_keys=True)) for each in self.streams.dead_letters()]
+
+
+@pytest.fixture(scope="module")
+def shared(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """A job that ticks each second, has a group in a file, and serves metrics."""
+    folder = tmp_path_factory.mktemp("job")
+    streams = Streams(broker.bootstrap_servers, folder / "checkpoint").create()
+    # A client can have fallen silent long ago.
+    configure(streams.bootstrap_servers, {streams.settings.subscription_events: PRODUCERS_TIME})
+    groups = folder / "groups.toml"
+    groups.write_text(f'["g"]\n"{BIND_TOPIC}" = "d"\n"{WILDCARD}" = true\n')
+    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "message.max.bytes": 2_000_000})
+    for value in [*hostile(), *valid_and_long()]:
+        producer.produce(streams.settings.subscription_events, value, "hurt")
+        assert producer.flush(60) == 0
+    times = ("--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
+    options = ("--groups", str(groups), "--shards", "whole=2", "--http", "127.0.0.1:0", *times)
+    with running(streams, folder / "job.log", *options) as job:
+        Scene(streams).settles(job)
+        yield Shared(streams, job, [letter["reason"] for letter in streams.dead_letters()])
         assert job.stop() == 0
-    parts = [path for path in (tmp_path / "checkpoint" / "parts").rglob("*") if path.is_file()]
-    assert parts or options, "the state is not large enough for this test"
-    streams.assert_repeated_updates_are_equal()
+
+
+def rows(parent: str, group: str, client: str, *topics: str, part: str = "") -> set[Effective]:
+    return {Effective(parent, group, client, topic, part) for topic in topics}
+
+
+def hostile() -> dict[bytes, Reason]:
+    """Return records that once ended the job, and would end each restart, with the reasons of their dead letters."""
+    request = json.dumps(request_value(topic="harmed", group="hurt", clientId="h")).encode()
+    looks_signed = b',"sign":"' + b"0" * 32 + b'"}'
+    nested = b"[" * 300 + b"]" * 300
+    later: bytes = b"[]"
+    for _ in range(400):
+        later = b'[{"action":"PARTIAL_ADD","liteTopicSet":[],"place":[0,0,0],"later":%b}]' % later
+    padded = b'%b,"x":"%b"' % (request[:-1], b"x" * (1_048_300 - len(looks_signed) - len(request) - 8))
+    fields = b",".join([b'"f%d":0' % number for number in range(50_000)] + [b'"x":0'])
+    return {
+        b'%b,"dialect":%b}' % (request[:-1], nested): Reason.TOO_DEEP,
+        b'%b,"asOf":[0,0,0],"later":%b}' % (request[:-1], later): Reason.TOO_DEEP,
+        b'%b,"asOf":[0,0,0],"later":%b}' % (request[:-1], b"[{}]"): Reason.RESERVED_FIELD,
+        b'{"subscriptionSet":[%b],"pad":"%b"}' % (b",".join([b"null"] * 1_024), b"x" * 980_000): Reason.WRONG_TYPE,
+        padded + looks_signed: Reason.VALUE_TOO_LARGE,
+        b'{%b,"x":0}' % fields: Reason.DUPLICATE_FIELD,
+    }
+
+
+LONG_NAMES = [f"{number:03}" + "n" * 16_000 for number in range(62)]
+
+
+def valid_and_long() -> Iterator[bytes]:
+    """Yield the longest valid request of a client, and requests before it that make the job repeat it."""
+    names = {"topic": "harmed", "group": "hurt", "clientId": "h"}
+    for changes in ({}, {"action": "COMPLETE_REMOVE", "topic": ..., "liteTopicSet": ...}, {"liteTopicSet": LONG_NAMES}):
+        yield json.dumps(request_value(**{**names, **changes})).encode()
+
+
+def test_records_made_to_end_the_job_are_dead_letters(shared: Shared) -> None:
+    """They are in the first micro-batch, which a restart would repeat."""
+    assert Counter(shared.first_letters) == Counter(hostile().values())
+    scene = Scene(shared.streams)
+    scene.born("harmed", LONG_NAMES[-1])
+    scene.leads_to(rows("harmed", "hurt", "h", LONG_NAMES[-1]), {"harmed"})
+
+
+@pytest.mark.rule("group-file")
+@pytest.mark.rule("share-in-key")
+@pytest.mark.rule("selector")
+def test_every_dialect_and_selector_end_to_end(shared: Shared) -> None:
+    """One client of each dialect on one parent, with topics before and after its request; its group is in a file."""
+    streams, scene = shared.streams, Scene(shared.streams)
+    scene.born("d", "orders__1__created", "sensors/a/temp", "fleet.eu.1", "com.app.x", "com.app2")
+    scene.asks("lite", "g", "d", "orders__*__created")
+    scene.asks("mqtt", "g", "d", "sensors/+/temp", "$share/workers/sensors/#", dialect="mqtt")
+    scene.asks("nats", "g", "d", "fleet.>", dialect="nats")
+    scene.asks("wamp", "g", "d", "com.app", dialect="wamp", policy="prefix")
+    scene.asks("wamp", "g", "d", "com..x", dialect="wamp", policy="wildcard", action="PARTIAL_ADD")
+    prefix, wildcard = "wamp:prefix:com.app", "wamp:wildcard:com..x"
+    first = (
+        rows("d", "g", "lite", "orders__1__created")
+        | rows("d", "g", "mqtt", "sensors/a/temp")
+        | rows("d", "g", "mqtt", "sensors/a/temp", part="share:workers/sensors/#")
+        | rows("d", "g", "nats", "fleet.eu.1")
+        | rows("d", "g", "wamp", "com.app.x", "com.app2", part=prefix)
+        | rows("d", "g", "wamp", "com.app.x", part=wildcard)
+    )
+    scene.leads_to(first, {"d"})
+    scene.born("d", "sensors", "sensors/b/temp", "fleet.us", "com.b.x", "orders__2__created")
+    second = (
+        first
+        | rows("d", "g", "lite", "orders__2__created")
+        | rows("d", "g", "mqtt", "sensors/b/temp")
+        | rows("d", "g", "mqtt", "sensors", "sensors/b/temp", part="share:workers/sensors/#")
+        | rows("d", "g", "nats", "fleet.us")
+        | rows("d", "g", "wamp", "com.b.x", part=wildcard)
+    )
+    scene.leads_to(second, {"d"})
+
+    # A selector decides by tags and properties, also over topics that exist; a later one replaces it.
+    scene.group("tagged", "s")
+    scene.group("priced", "s")
+    scene.born("s", "red__1", tags="red", properties={"price": "5"})
+    scene.born("s", "blue__1", tags="blue", properties={"price": "50"})
+    scene.asks("c", "tagged", "s", "*__*", selector={"type": "TAG", "expression": "red || green"})
+    scene.asks("c", "priced", "s", "**", selector={"type": "SQL92", "expression": "price > 10"})
+    scene.born("s", "plain__1")
+    scene.leads_to(rows("s", "tagged", "c", "red__1") | rows("s", "priced", "c", "blue__1"), {"s"})
+    bitmap = next(bytes.fromhex(u["bitmap"]) for u in streams.updates() if u["liteTopic"] == "blue__1")
+    assert "priced#s" in BloomFilter().bitmap(bitmap)
+    scene.asks("d", "priced", "s", "red__*", selector={"type": "SQL92", "expression": "price < 10"})
+    scene.leads_to(rows("s", "tagged", "c", "red__1") | rows("s", "priced", "c", "red__1")
+                   | rows("s", "priced", "d", "red__1"), {"s"})  # fmt: skip
+    assert_the_job_explains_itself(streams)
+
+
+@pytest.mark.rule("expiry")
+@pytest.mark.rule("eviction")
+@pytest.mark.rule("freed-quota")
+@pytest.mark.rule("causes-of-time")
+def test_limits_and_time_end_to_end(shared: Shared) -> None:
+    """Exclusive groups, quotas, silent clients, clients that leave all parents, and topics whose time is over."""
+    streams, scene, before = shared.streams, Scene(shared.streams), shared.letters()
+    scene.group("only", "x", model="Exclusive", reset="true")
+    scene.group("few", "limited", quota="2")
+    scene.group("timed", "t")
+    scene.born("x", "a__1", "b__1")
+    scene.born("limited", "1", "2", "3")
+    scene.born("t", "stays")
+    scene.born("t", "passes", ttlMs=1_000)
+    scene.asks("old", "only", "x", "**")
+    scene.asks("some", "few", "limited", "1", "2")
+    scene.asks("watch", "others", "limited", "3")
+    scene.asks("keeps", "timed", "t", "**")
+    three = rows("limited", "others", "watch", "3")
+    held = rows("limited", "few", "some", "1", "2") | three
+    scene.leads_to(rows("x", "only", "old", "a__1", "b__1") | held, {"x", "limited"})
+    scene.asks("many", "few", "limited", "*")  # refused whole, now that all three are known
+    scene.asks("new", "only", "x", "a__*")
+    scene.born("x", "a__2")
+    scene.asks("some", "few", "limited", "1", "2", "9")
+    scene.settles(shared.job)  # a topic that comes before the request would have it refused
+    scene.born("limited", "9")  # capped
+    wanted = rows("x", "only", "old", "b__1") | rows("x", "only", "new", "a__1", "a__2")
+    scene.leads_to(wanted | held, {"x", "limited"})
+    assert eventually(lambda: len(shared.letters()) == len(before) + 2, SETTLE_SECONDS, POLL_SECONDS)
+    scene.gone("limited", "1")
+    scene.leads_to(rows("limited", "few", "some", "2", "9") | three, {"limited"})
+    by_cause = {(update["cause"], update["liteTopic"]): update for update in streams.updates()}
+    assert by_cause[Cause.EVICTED, "a__1"]["resetOffset"] is True
+    assert (Cause.QUOTA_FREED, "9") in by_cause
+    refused = [letter for letter in streams.dead_letters() if letter["reason"] == Reason.QUOTA_EXCEEDED]
+    assert {json.loads(letter["original"]).get("clientId") for letter in refused} == {"many", None}
+
+    for parent, topic in (("x", "b__1"), ("limited", "2")):
+        scene.asks("leaves", "both", parent, topic)
+    scene.leads_to(
+        rows("limited", "few", "some", "2", "9") | rows("limited", "both", "leaves", "2") | three, {"limited"}
+    )
+    scene.asks("leaves", "both", "", action="COMPLETE_REMOVE")
+    scene.timestamp = int(time.time() * 1_000) - 2 * LEASE_MS
+    scene.asks("silent", "timed", "t", "**")
+    stays = rows("t", "timed", "keeps", "stays")  # and `passes` has ended by itself
+    scene.leads_to(rows("limited", "few", "some", "2", "9") | three | stays, {"limited", "t"})
+    causes = {(update["clientId"], update["cause"]) for update in streams.updates() if update["op"] == "REMOVE"}
+    assert {("leaves", Cause.UNSUBSCRIBED), ("keeps", Cause.TOPIC_EXPIRED)} <= causes
+    assert eventually(
+        lambda: ("silent", Cause.LEASE_EXPIRED) in {(each["clientId"], each["cause"]) for each in streams.updates()},
+        SETTLE_SECONDS,
+        POLL_SECONDS,
+    )
+
+
+def test_metrics_health_and_offsets_of_a_job_that_works(shared: Shared) -> None:
+    """One topic is created twice, and one record is no event."""
+    address, streams, scene = shared.job.address(), shared.streams, Scene(shared.streams)
+    counted: tuple[tuple[str, dict[str, str], int], ...] = (
+        ("reexpand_updates_total", {"op": "add", "cause": "TOPIC_CREATED"}, METERED),
+        ("reexpand_dead_letters_total", {"reason": "not-json"}, 1),
+        ("reexpand_ignored_total", {"reason": "topic-exists"}, 1),
+        ("reexpand_latency_seconds_count", {}, METERED),
+    )
+    scene.settles(shared.job)
+    before = [sample(address, name, **labels) for name, labels, _ in counted]
+    scene.group("meters", "metered")
+    scene.asks("c", "meters", "metered", "*")
+    scene.settles(shared.job)
+    scene.born("metered", *(f"t{number}" for number in range(METERED)), "t0")
+    scene.send(Stream.TOPICS, b"?", "metered")
+    scene.sent()
+
+    def grown() -> list[float]:
+        return [sample(address, name, **labels) - at for at, (name, labels, _) in zip(before, counted, strict=True)]
+
+    assert eventually(lambda: all(map(ge, grown(), (more for *_, more in counted))), SETTLE_SECONDS, 0.5), grown()
+    assert grown()[1:3] == [1, 1]
+    assert sample(address, "reexpand_topics") >= METERED
+    assert sample(address, "reexpand_clients") >= 1
+    assert sample(address, "reexpand_latency_seconds_sum") > 0
+    assert sample(address, "reexpand_shard_topics", parent="metered", shard="0") == METERED
+    assert sample(address, "reexpand_micro_batch_seconds_count", phase="work") >= 1
+    assert all(sample(address, "reexpand_memory_bytes", process=each) > 1e7 for each in ("driver", "jvm", "workers"))
+    assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
+    assert probe(f"{address}/healthz")[1]["state"] == "ready"
+    topic = streams.settings.topic_events
+    assert eventually(lambda: sample(address, "reexpand_input_lag_records", input=topic) == 0, 60, 0.5)
+    ends = streams.ends(topic, committed=False)
+    group = lag_group(streams.settings.updates)
+    assert eventually(
+        lambda: {number: max(0, offset) for number, offset in committed(streams, group, topic).items()} == ends, 60, 0.5
+    )
 
 
 @pytest.mark.rule("isolation-of-entries")
 @pytest.mark.rule("missing-binding")
 @pytest.mark.rule("unknown-dialect")
-def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams: Streams, tmp_path: Path) -> None:
+def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(shared: Shared) -> None:
     """Each kind of bad record is reported once, with its reason and place; the valid ones around it are applied."""
-    feed = streams.producer()
-    feed.send(Stream.GROUPS, wildcard(group="wild"), "wild")
+    streams, before = shared.streams, shared.streams.dead_letters()
+    scene, feed = Scene(streams), streams.producer()
+    scene.group("wild", "p")
+    scene.settles(shared.job)
     feed.send(Stream.SUBSCRIPTIONS, request(group="wild", clientId="w", liteTopicSet=["good__*", "bad*"]), "wild")
     for number, (stream, value, _) in enumerate(POISON):
-        if stream is not Stream.CLOCK:
-            feed.send(stream, value, "k")
-        feed.send(Stream.TOPICS, created(f"good__{number}"), "p")
+        feed.send(stream, value, "k")
+        feed.send(Stream.TOPICS, values.created(f"good__{number}"), "p")
     mixed = {
         "subscriptionSet": [request(clientId=""), request(clientId="ok", liteTopicSet=["good__0"]), request(group=3)]
     }
@@ -93,23 +291,16 @@ def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams:
     wanted.add(Effective("p", "literal", "ok", "good__0"))
     reasons = Counter(reason for _, _, reason in POISON)
     reasons.update([Reason.INVALID_PATTERN, Reason.BLANK_NAME, Reason.WRONG_TYPE])
-    with running(streams, tmp_path / "job.log") as job:
-        for stream, value, _ in POISON:
-            if stream is Stream.CLOCK:  # a new job does not read what the clock said before
-                feed.send(stream, value, "k")
-        feed.flush()
-        eventually(
-            lambda: streams.relation() == wanted and len(streams.dead_letters()) >= sum(reasons.values()),
-            SETTLE_SECONDS,
-            POLL_SECONDS,
-        )
-        assert job.stop() == 0
-    assert streams.relation() == wanted
-    letters = streams.dead_letters()
-    assert Counter(letter["reason"] for letter in letters) == reasons
-    places = {json.dumps(letter["source"], sort_keys=True) for letter in letters}
-    assert len(places) == len(letters), "two dead letters have one source"
-    for letter in letters:
+    streams.becomes(wanted, {"p", "q"})
+
+    def letters() -> list[dict[str, Any]]:
+        return [letter for letter in streams.dead_letters() if letter not in before]
+
+    eventually(lambda: len(letters()) >= sum(reasons.values()), SETTLE_SECONDS, POLL_SECONDS)
+    assert Counter(letter["reason"] for letter in letters()) == reasons
+    places = {json.dumps(letter["source"], sort_keys=True) for letter in letters()}
+    assert len(places) == sum(reasons.values()), "two dead letters have one source"
+    for letter in letters():
         assert letter["message"]
         assert letter["source"]["topic"] in streams.settings.inputs
         assert (
@@ -119,108 +310,79 @@ def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams:
         )
 
 
-def test_both_kafka_libraries_read_what_the_job_writes(streams: Streams, tmp_path: Path) -> None:
+def test_both_kafka_libraries_read_what_the_job_writes(shared: Shared) -> None:
     """kafka-python sees the same keys and values as confluent-kafka, also of what the job writes back to its inputs."""
+    streams, scene = shared.streams, Scene(shared.streams)
+    scene.asks("c", "libraries", "read", "t")
+    scene.asks("gone", "libraries", "read", "t")
+    scene.asks("gone", "libraries", "", action="COMPLETE_REMOVE")
+    scene.born("read", "t")
+    scene.born("read", "short", ttlMs=1)
+    scene.send(Stream.TOPICS, b"bad", "read")
+    scene.leads_to(rows("read", "libraries", "c", "t"), {"read"})
     settings = streams.settings
-    feed = streams.producer()
-    feed.send(Stream.SUBSCRIPTIONS, request(liteTopicSet=["t"]), "literal")
-    feed.send(Stream.SUBSCRIPTIONS, request(clientId="gone", liteTopicSet=["t"]), "literal")
-    feed.send(Stream.SUBSCRIPTIONS, request(clientId="gone", topic="", action="COMPLETE_REMOVE"), "literal")
-    feed.send(Stream.TOPICS, created("t"), "p")
-    feed.send(Stream.TOPICS, created("short", ttlMs=1), "p")
-    feed.send(Stream.TOPICS, b"bad", "p")
-    feed.flush()
 
     def written_back() -> set[str]:
-        """The fields by which what the job writes to its inputs is known."""
-        values = [message.value() for name in (settings.clock, settings.subscription_events)
-                  for message in streams.read(name)]  # fmt: skip
-        return {
-            field
-            for value in values
-            for field in ("tick", "alarm", "wake", "asOf")
-            if field in json.loads(value or b"")
-        }
+        """Return the fields by which the job's records to its inputs are known."""
+        names = (settings.clock, settings.subscription_events)
+        written = [message.value() or b"" for name in names for message in streams.read(name)]
+        mine = b"\n".join(value for value in written if b'"read"' in value or value.startswith(b'{"tick"'))
+        return {field for field in ("tick", "alarm", "wake", "asOf") if f'"{field}"'.encode() in mine}
 
-    with running(streams, tmp_path / "job.log", "--tick-interval-ms", "1000"):
-        assert eventually(
-            lambda: len(streams.relation()) == 1 and len(streams.dead_letters()) == 1, SETTLE_SECONDS, POLL_SECONDS
-        )
-        assert eventually(lambda: len(written_back()) == 4, SETTLE_SECONDS, POLL_SECONDS), written_back()
+    assert eventually(lambda: len(written_back()) == 4, SETTLE_SECONDS, POLL_SECONDS), written_back()
     for topic in (settings.updates, settings.dead_letters, settings.clock, settings.subscription_events):
-        mine = sorted((message.partition(), message.offset(), message.key(), message.value())
-                      for message in streams.read(topic))  # fmt: skip
-        other = KafkaConsumer(
-            topic, bootstrap_servers=streams.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=5_000
+        mine = {(each.partition(), each.offset()): (each.key(), each.value()) for each in streams.read(topic)}
+        found: dict[tuple[int | None, int | None], tuple[bytes, bytes]] = {}
+        consumer = KafkaConsumer(
+            topic, bootstrap_servers=streams.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=60_000
         )
         try:
-            assert sorted((record.partition, record.offset, record.key, record.value) for record in other) == mine
+            while not mine.keys() <= found.keys():  # the clock ticks on
+                record = next(consumer)
+                found[record.partition, record.offset] = record.key, record.value
         finally:
-            other.close()
+            consumer.close()
+        assert {place: found[place] for place in mine} == mine
 
 
-def test_a_stopped_job_goes_on_where_it_stopped(
-    streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SIGTERM ends it with exit code 0 after the running batch; nothing is emitted twice by the next start.
-
-    Neither when it was a former release that stopped, or had another PySpark, whose own serializer it uses: then the
-    checkpoint is the new one's from there on.
-    """
-    (tmp_path / "sitecustomize.py").write_text("import pyspark\npyspark.__version__ = 'another'\n")
-    feed = streams.producer()
-    log = tmp_path / "job.log"
-    feed.send(Stream.SUBSCRIPTIONS, request(liteTopicSet=["t1", "t2"], version=4), "literal")
-    feed.send(Stream.TOPICS, created("t1"), "p")
-    feed.flush()
-    with monkeypatch.context() as patched:
-        patched.setenv("PYTHONPATH", str(tmp_path))
-        with running(streams, log) as job:
-            assert eventually(lambda: len(streams.relation()) == 1, SETTLE_SECONDS, POLL_SECONDS)
-            assert job.stop() == 0
-        assert "PySpark is another, not" in job.said()
-    values = identity(streams)
-    as_of_the_former_release(streams)
-    feed.send(Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", version=3), "literal")  # stale
-    feed.send(Stream.TOPICS, {"event": "CREATED", "lmqName": "%LMQ%$p$t2"}, "p")
-    feed.send(Stream.TOPICS, deleted("t1"), "p")
-    feed.flush()
-    with running(streams, log) as job:
-        assert eventually(
-            lambda: streams.relation() == {Effective("p", "literal", "c", "t2")}, SETTLE_SECONDS, POLL_SECONDS
-        )
-        assert job.stop() == 0
-    operations = Counter((update["op"], update["liteTopic"]) for update in streams.updates())
-    assert operations == {("ADD", "t1"): 1, ("ADD", "t2"): 1, ("REMOVE", "t1"): 1}
-    assert identity(streams) == values
-
-
-def identity(streams: Streams) -> Any:
-    """What the checkpoint says of itself."""
-    return json.loads((streams.checkpoint / "reexpand.json").read_text())
+def test_damaged_records_harm_nothing_else(shared: Shared) -> None:
+    """Valid records are among them, on all partitions."""
+    streams, scene, random = shared.streams, Scene(shared.streams), Random(31)
+    scene.group("sound", "whole", quota="-1")
+    scene.asks("first", "sound", "whole", "good__*")
+    wanted: set[Effective] = set()
+    sent: Counter[Stream] = Counter()
+    for number, (stream, value) in enumerate(mutated(random, COUNT)):
+        scene.send(stream, value, str(random.randrange(9)))
+        sent[stream] += 1
+        if not number % ONE_IN:
+            scene.born("whole", f"good__{number}")
+            wanted |= rows("whole", "sound", "first", f"good__{number}")
+        if not number % (ONE_IN * 20):
+            scene.asks(f"c{number}", "sound", "whole", f"good__{number}")
+            wanted |= rows("whole", "sound", f"c{number}", f"good__{number}")
+    scene.leads_to(wanted, {"whole"})
+    scene.born("whole", "good__last")
+    scene.leads_to(wanted | rows("whole", "sound", "first", "good__last"), {"whole"})
+    scene.settles(shared.job)
+    letters = streams.dead_letters()
+    places = {tuple(letter["source"].values())[:3] for letter in letters}  # of a set, the bad request is reported
+    said = Counter((letter["reason"], *letter["source"].values()) for letter in letters)
+    assert [place for place, count in said.items() if count > 1] == []
+    broken = {
+        (message.topic(), message.partition(), message.offset()): message.value()
+        for topic in streams.settings.inputs
+        for message in streams.read(topic)
+        if not is_json(message.value() or b"")
+    }
+    assert len(broken) > COUNT / 3
+    assert {place: value for place, value in broken.items() if place not in places} == {}
+    assert min(sent.values()) > COUNT / 20
 
 
-def as_of_the_former_release(streams: Streams) -> Any:
-    """Has the checkpoint say that the former release made it; returns what it says then."""
-    file, values = streams.checkpoint / "reexpand.json", identity(streams)
-    assert values["format"] == journal.FORMAT
-    file.write_text(json.dumps({**values, "format": journal.READ_FORMATS[0]}))
-    file.with_name(f".{file.name}.crc").unlink()
-    return identity(streams)
-
-
-def test_a_checkpoint_of_other_settings_is_refused(streams: Streams, tmp_path: Path) -> None:
-    """The job says what differs and what to do, and ends with exit code 2."""
-    log = tmp_path / "job.log"
-    with running(streams, log) as job:
-        assert job.stop() == 0
-    left = as_of_the_former_release(streams)
-    refused = Job(streams, log, "--shards", "p=2")
+def is_json(value: bytes) -> bool:
     try:
-        assert refused.process.wait(60) == 2
-        said = refused.said()
-    finally:
-        refused.close()
-    assert "shards is {'p': 2}, the checkpoint has {}" in said
-    assert "Traceback" not in said
-    assert identity(streams) == left
+        orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Real Prometheus that scrapes jobs, with the configuration of deploy/."""
+"""Metrics and health of a job, and a real Prometheus that scrapes jobs with the configuration of deploy/."""
 
 import json
 import shutil
@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.local.server import free_port
 
@@ -36,3 +41,19 @@ def scraping(*addresses: str) -> Iterator[str]:
                 yield f"http://127.0.0.1:{port}"
             finally:
                 process.terminate()
+
+
+def probe(address: str) -> tuple[int, dict[str, Any]]:
+    try:
+        with urlopen(address, timeout=60) as answer:  # noqa: S310 - of the job
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        return error.code, json.load(error)
+
+
+def sample(address: str, name: str, **labels: str) -> float:
+    """Return the value of a job's metric; 0 if it has none yet."""
+    with urlopen(f"{address}/metrics", timeout=60) as answer:  # noqa: S310 - as above
+        families = text_string_to_metric_families(answer.read().decode())
+    found = [each for family in families for each in family.samples if (each.name, each.labels) == (name, labels)]
+    return float(found[0].value) if found else 0.0

@@ -1,0 +1,129 @@
+"""The job's query in the Spark of the tests: what it does with failures, its pace, and its end."""
+
+import itertools
+import os
+import time
+from datetime import datetime
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.kafka.topics import configure
+from streaming.oracle import Effective
+from streaming.spark import sinks
+from tests.support.running_job import SETTLE_SECONDS, Streams, last_number
+from tests.support.running_query import begun
+from tests.support.scene import Scene, repeated
+
+ENOUGH = 5
+"""Number of measured micro-batches after the first one."""
+
+STOPS = int(os.environ.get("REEXPAND_STOPS", "6"))
+
+
+@pytest.mark.rule("exactly-once")
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_refused_record_fails_its_micro_batch_which_is_repeated(
+    spark: SparkSession, streams: Streams, delivery: str
+) -> None:
+    settings = streams.settings.model_copy(update={"shuffle_partitions": 1, "delivery": delivery})
+    scene = Scene(streams)
+    with begun(spark, settings) as query:
+        configure(settings.bootstrap_servers, {settings.updates: {"max.message.bytes": "200"}})
+        scene.group("g", "p")
+        scene.asks("c", "g", "p", "*")
+        scene.born("p", "one", "two")
+        scene.sent()
+        with pytest.raises(StreamingQueryException, match=r"cannot be written to Kafka: .*RecordTooLarge"):
+            query.awaitTermination(SETTLE_SECONDS)
+    assert streams.updates() == []
+    configure(settings.bootstrap_servers, {settings.updates: {"max.message.bytes": "1000000"}})
+    with begun(spark, settings):
+        scene.leads_to({Effective("p", "g", "c", topic) for topic in ("one", "two")}, {"p"})
+    assert streams.repeated() == 0
+
+
+def test_a_budget_has_who_overdraws_it_wait(spark: SparkSession) -> None:
+    """Half a second of it may be used in advance, and no wait is longer than allowed."""
+    jvm: Any = spark._jvm
+    budget = jvm.reexpand.CpuBudget(0.5, 400)
+    assert budget.spend(10.0, 0.2) == 0
+    assert budget.spend(0.1, 0.2) == 0, "0.25 in advance and 0.05 earned: 0.1 is left"
+    assert budget.spend(0.1, 0.25) == 200, "0.1 too much"
+    assert budget.spend(0.2, 0.0) == 0, "it has waited"
+    assert budget.spend(0.1, 9.0) == 400
+    assert budget.spend(0.4, 0.1) == 200, "what was beyond the longest wait is forgiven"
+
+
+def test_micro_batches_under_a_trickle_are_spaced(
+    spark: SparkSession, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the longest wait, as the budget is next to nothing; a query that is to stop does not wait."""
+    monkeypatch.setattr(sinks, "GRACE_MS", 0)
+    settings = streams.settings.model_copy(update={"shuffle_partitions": 1, "pace_cpu": 0.001})
+    scene = Scene(streams)
+    with begun(spark, settings) as query:
+        try:
+            for number in range(600):
+                scene.born("p", f"t{number}")
+                scene.sent()
+                time.sleep(0.1)
+                spans = micro_batches(query)
+                if len(spans) > ENOUGH:
+                    break
+        finally:
+            sinks.end_after_batch(query)
+        assert query.awaitTermination(SETTLE_SECONDS)
+    gaps = [
+        later - begin - took for (begin, took), (later, _) in itertools.pairwise(spans[1:])
+    ]  # the first one starts it
+    assert len(gaps) == ENOUGH - 1
+    assert min(gaps) >= sinks.LONGEST_WAIT_MS / 1_000 - 0.05
+
+
+def micro_batches(query: StreamingQuery) -> list[tuple[float, float]]:
+    """Begin and duration in seconds of each micro-batch that had records, in order."""
+    java: Any = query
+    found = (orjson.loads(each.json()) for each in java._jsq.recentProgress())
+    return [
+        (datetime.fromisoformat(each["timestamp"]).timestamp(), each["durationMs"]["triggerExecution"] / 1_000)
+        for each in found
+        if each["numInputRows"]
+    ]
+
+
+@pytest.mark.rule("orderly-stop")
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({}, id="a budget of CPU"),
+        pytest.param({"pace_cpu": 0.0}, id="no budget", marks=pytest.mark.long),
+        pytest.param({"trigger_interval_ms": 60_000}, id="a trigger interval", marks=pytest.mark.long),
+    ],
+)
+def test_a_query_that_is_to_end_leaves_no_micro_batch_to_be_repeated(
+    spark: SparkSession, streams: Streams, given: dict[str, float]
+) -> None:
+    """Nor does it wait for its trigger. Spark itself would interrupt a micro-batch that is being planned."""
+    settings = streams.settings.model_copy(update={"shuffle_partitions": 1, **given})
+    scene, random, left = Scene(streams), Random(1), []
+
+    def step(number: int) -> None:
+        scene.born("p", f"t{number}")
+        scene.sent()
+
+    with repeated(step, 0.02):
+        for stop in range(STOPS):
+            with begun(spark, settings) as query:
+                time.sleep(random.uniform(0.5, 2.5))
+                sinks.end_after_batch(query)
+                assert query.awaitTermination(30)
+            planned, committed = (last_number(streams.checkpoint / "query" / name) for name in ("offsets", "commits"))
+            if planned != committed:
+                left.append((stop, planned, committed))
+    assert left == []
