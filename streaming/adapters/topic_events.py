@@ -25,31 +25,24 @@ from streaming.kafka.writer import Writer
 log = logging.getLogger("reexpand")
 
 ANSWER_SECONDS = 5.0
-"""Timeout of a metadata request in seconds."""
-
 _WRITE_SECONDS = 0.2
-"""Time in seconds between two checks for a stop while events are written."""
-
 _SLOW_WRITE_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
 
 
 class NoAnswer(Exception):
-    """Kafka did not answer this time, or its answer is implausible."""
+    """Kafka did not answer this time, or its answer is implausible. Any request may raise this."""
 
 
 class Stopped(Exception):
-    """A stop was requested during a wait."""
+    """A stop was requested during a wait. Any wait may raise this."""
 
 
 class TopicEvents:
     """Kafka topic of the topic events, used by the watcher of one parent.
 
     Args:
-        bootstrap_servers: Kafka brokers.
         events: Kafka topic of the topic events.
-        parent: parent topic of the events to read and write.
-        options: further client options, in the names of librdkafka.
         stop: event that ends any wait early.
 
     Raises:
@@ -73,29 +66,20 @@ class TopicEvents:
         further = {"message.timeout.ms": 0, "queue.buffering.max.messages": 1_000_000}
         self._writer = Writer(bootstrap_servers, options, WatchFailed, further)
 
-    def create_events_topic(self) -> None:
-        """Create the topic of the events if it does not exist.
+    def read_back(self, watch: Watch) -> None:
+        """Restore a watch from the announced changes; create the topic of the events if it does not exist."""
+        if self._events not in self._topics():
+            try:
+                created = create_topics(self.bootstrap_servers, [TopicSpec(self._events, -1, INPUT)], self._options)
+            except TopicsUnusable as error:
+                raise WatchFailed(str(error)) from None
+            if created:
+                log.info("created the topic %s", self._events)
+        for change in self._history():
+            watch.fold(change)
 
-        Raises:
-            NoAnswer: Kafka does not answer.
-            WatchFailed: the topic cannot be created.
-        """
-        if self._events in self._topics():
-            return
-        try:
-            created = create_topics(self.bootstrap_servers, [TopicSpec(self._events, -1, INPUT)], self._options)
-        except TopicsUnusable as error:
-            raise WatchFailed(str(error)) from None
-        if created:
-            log.info("created the topic %s", self._events)
-
-    def read_history(self) -> list[TopicChange]:
-        """Return the changes announced for the parent up to now, in order.
-
-        Raises:
-            NoAnswer: Kafka does not return the events.
-            Stopped: a stop was requested.
-        """
+    def _history(self) -> Iterator[TopicChange]:
+        """Yield the changes announced for the parent up to now, in order."""
         key, found = self.parent.encode(), defaultdict[Partition, list[tuple[int, TopicChange]]](list)
         try:
             with TopicReader(self.bootstrap_servers, self._options) as reader:
@@ -148,26 +132,8 @@ class TopicEvents:
         return self._reason or reason(error)
 
 
-def read_back(events: TopicEvents, watch: Watch) -> None:
-    """Restore a watch from the announced changes; create the topic of the events if it does not exist.
-
-    Raises:
-        NoAnswer: Kafka does not answer, or does not return the events.
-        Stopped: a stop was requested.
-        WatchFailed: the topic cannot be created.
-    """
-    events.create_events_topic()
-    for change in events.read_history():
-        watch.fold(change)
-
-
 def until_answered(step: Callable[[], None], deadline: float, stop: threading.Event) -> None:
-    """Repeat a step until Kafka answers.
-
-    Raises:
-        NoAnswer: Kafka has not answered by the deadline, a time of `time.monotonic`.
-        Stopped: a stop was requested.
-    """
+    """Repeat a step until Kafka answers."""
     while True:
         try:
             return step()

@@ -16,7 +16,6 @@ from streaming.cli.root import combined, json_option, main
 from streaming.printable import printable
 
 _CHUNK: Final = 1 << 16
-"""Maximum number of bytes of topics that are read at once."""
 
 
 class PatternSyntax(NamedTuple):
@@ -25,23 +24,6 @@ class PatternSyntax(NamedTuple):
     dialect: str
     policy: str | None
     allow_inner_multi: bool
-
-
-class _CommandFailed(click.ClickException):
-    """Failure of a verb, reported in one sentence with exit code 2."""
-
-    exit_code = 2
-
-
-@contextmanager
-def _reporting_errors() -> Iterator[None]:
-    """Report an error of the matcher in one sentence, with exit code 2."""
-    try:
-        yield
-    except matcher.UnsupportedOption as error:
-        raise click.UsageError(str(error)) from error
-    except matcher.InvalidPattern as error:
-        raise _CommandFailed(str(error)) from error
 
 
 _syntax_options = combined(
