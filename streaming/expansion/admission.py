@@ -60,8 +60,8 @@ def admission(
         current.everything is None and wanted.patterns == current.patterns and policy.selector == present.selector
     )
     if comparable and not any(view.state.topics_of(wanted.without(current, ordered=False))):
-        is_beyond = None if is_again else view.is_beyond(key)  # nearly always: no stored topic is added
-        return Admission(None, _count(view, key, wanted, policy) > share if is_beyond is None else is_beyond)
+        exceeds = None if is_again else view.exceeds_quota(key)  # nearly always: no stored topic is added
+        return Admission(None, _count(view, key, wanted, policy) > share if exceeds is None else exceeds)
     after = _count(view, key, wanted, policy)
     if after <= share:
         return WITHIN_QUOTA

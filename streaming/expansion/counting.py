@@ -33,9 +33,9 @@ class TopicCounts:
         if key not in self._asked:  # nearly always the only request of its client
             self._asked.add(key)
             topics, selector = self._state.topics_of(wanted), policy.selector
-            return (
-                len(topics) if selector is None else sum(accepts(selector, self._state.topics[each]) for each in topics)
-            )
+            if selector is None:
+                return len(topics)
+            return sum(accepts(selector, self._state.topics[topic]) for topic in topics)
         known = self._known[key]
         found = next((each for each in known if each.leads_to(wanted, policy)), None)
         if found is None:

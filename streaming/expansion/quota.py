@@ -59,7 +59,7 @@ def capped_updates(
             own.append(update)
     cap = _Cap(batch, announcer, bulk)
     for key, own in _by_client(batch, rows, bulk).items():
-        yield from cap.updates(key, own, beyond.get(key))
+        yield from cap.updates(key, own, beyond.pop(key, None))  # a comparison keeps an index
     cap.report()
 
 
@@ -182,7 +182,7 @@ class _Recount:
         own: list[Update],
         comparison: GroupComparison | None,
     ) -> None:
-        shares, recreated = batch.view.quota_shares(key), batch.topics.recreated()
+        (before, after), recreated = batch.view.quota_shares(key), batch.topics.recreated()
         self._batch = batch
         self._announcer = announcer
         self._key = key
@@ -190,19 +190,18 @@ class _Recount:
         self._wanted.add(key, batch.view.interest(key))
         if comparison is None:
             moved = len(recreated) + sum(update.op is Op.REMOVE for update in own)
-            most = None if None in shares else max(filter(None, (*shares, 1))) + moved + 1
+            most = None if before is None or after is None else max(before, after) + moved + 1
             self.before = batch.state.rows(key, most, recreated)
-            self.after, is_cut = self._changed(own), most is not None and len(self.before) >= most
+            self.after = self._changed(own)
+            is_cut = most is not None and len(self.before) >= most
         else:
-            self.before, most = (
-                batch.state.rows(key, shares[0], recreated),
-                None if shares[1] is None else shares[1] + 1,
-            )
+            most = None if after is None else after + 1
             first = first_rows(self._staying, self._rows, lambda: batch.state.topics_of(batch.view.interest(key)), most)
-            is_cut = len(first) == most
+            self.before = batch.state.rows(key, before, recreated)
             self.after = {**first, **{topic: rows for topic in batch.delta.added if (rows := self._rows(topic))}}
+            is_cut = len(first) == most
         self.count = inf if is_cut else len(self.after)
-        self._held, self._holds = within(self.before, shares[0]), within(self.after, shares[1])
+        self._held, self._holds = within(self.before, before), within(self.after, after)
         if comparison is not None:
             both = (topic for topic in {**self._held, **self._holds} if topic in batch.state.topics)
             own = [*own, *comparison.compared(filter(self._stays, both))]

@@ -244,7 +244,7 @@ class ShardView(Roster):
         at = key, number
         return self._overlay.repeated[at] if at in self._overlay.repeated else self.state.repeated.get(at)
 
-    def is_beyond(self, key: ClientKey) -> bool | None:
+    def exceeds_quota(self, key: ClientKey) -> bool | None:
         """Return True if other rules allow a client more topics than its quota; None if they must be counted."""
         if key in self._overlay.clients or self.regroups(key.group) or self.reselects(key.group):
             return None

@@ -145,6 +145,8 @@ def first_rows(
                 found[topic] = rows
             if len(found) >= most or visited > _LOOKS + 8 * len(found):
                 break
+        else:
+            return found
     if most is None or len(found) < most:
         with_rows = ((topic, rows) for topic in filter(asked().__contains__, names) if (rows := rows_of(topic)))
         found.update(islice(with_rows, None if most is None else most - len(found)))

@@ -5,15 +5,13 @@ Topics are counted in order of creation. So the topics of a client are a functio
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
 from streaming.records.subscribers import ClientKey, Matches
+from streaming.state.counts import first_rows
 from streaming.state.group import Shard
 from streaming.state.shard_state import ShardState
-
-_LOOK: Final = 50_000
-"""Number of topics to match with the entries of the client before the index of topics is used."""
 
 _WORK: Final = 500_000
 """Maximum number of topics, and of subscribers of topics, to visit for one answer; about 2 s."""
@@ -79,34 +77,17 @@ def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, 
     """
     if share is None or len(state.topics) <= share:
         return False
-    held = 0
-    for other in islice(_rows_of_oldest(state, key, effort), _LOOK):
-        if other == topic:
-            return held >= share
-        held += other is not None
-        if held >= share:
-            return True
-    asked = state.asked(key)
-    if len(asked) <= share:
-        return False
-    older = (each for each in state.topics if each in asked and _has_row(state, key, each, effort))
-    return topic not in within(older, share)
-
-
-def _rows_of_oldest(state: ShardState, key: ClientKey, effort: Effort) -> Iterator[str | None]:
-    """Yield the topics of the shard in order of creation, and None instead of topics without a row of the client."""
-    if state.backfills_of(key.group):
-        return
-    own = state.new_interests()
-    own.add(key, state.interest(key))
+    may_be_former, own = bool(state.backfills_of(key.group)), state.new_interests_of([key])
     is_plain = key.group not in state.restrictive_policies and not state.backfills
-    for topic in state.topics:
+
+    def rows_of(name: str) -> Matches:
         effort.spend(1)
-        has_row = bool(own.match(topic)) and (is_plain or _has_row(state, key, topic, effort))
-        yield topic if has_row else None
+        matches = own.match(name)
+        if is_plain or not (matches or may_be_former):
+            return matches
+        found = state.subscribers(name)
+        effort.spend(1 + len(found))
+        return {row: patterns for row, patterns in found.items() if row.client == key}
 
-
-def _has_row(state: ShardState, key: ClientKey, topic: str, effort: Effort) -> bool:
-    found = state.subscribers(topic)
-    effort.spend(1 + len(found))
-    return any(row.client == key for row in found)
+    older = takewhile(topic.__ne__, state.topics)
+    return len(first_rows(older, rows_of, lambda: state.asked(key), share)) >= share

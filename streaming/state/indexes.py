@@ -16,7 +16,7 @@ from streaming.state.interests import pattern_of
 
 Topics = Mapping[str, TopicMetadata]
 
-_STALE_TIMES = 64
+_STALE = 64
 """Times or topics that may be stale in an index, besides as many as there are."""
 
 
@@ -76,7 +76,7 @@ class Times:
     def remove(self, time: int) -> None:
         """Forget a time; its place in the heap is freed when it is over, or when most of the heap is stale."""
         self._times.discard(time)
-        if len(self._heap) > 2 * len(self._times) + _STALE_TIMES:
+        if len(self._heap) > 2 * len(self._times) + _STALE:
             self._heap = sorted(self._times)
 
     def due(self, now: int) -> list[int]:
@@ -226,7 +226,7 @@ class CreationOrder:
         for topic in delta.added:
             self._places[topic] = len(self._names)
             self._names.append(topic)
-        if len(self._names) > 2 * len(self._places) + _STALE_TIMES:
+        if len(self._names) > 2 * len(self._places) + _STALE:
             self._names, self._places = [], {}
 
 

@@ -260,8 +260,8 @@ class ShardState(ShardGroups):
     def _frame(self, group: str, keys: tuple[ClientKey, ...]) -> Frame:
         if keys not in self._frames:
             backfills = [self.backfills[key] for key in keys]
-            both = self.policy(group), former_policy(self, group, backfills)
-            differs = not all(policy.plain and policy[:2] == both[0][:2] for policy in both)
+            policy, former = self.policy(group), former_policy(self, group, backfills)
+            differs = not (policy.plain and former.plain and policy[:2] == former[:2])
             clients = {**(self.clients_of(group) if differs else {}), **pinned(group, backfills)}  # type: ignore[dict-item]
             self._frames[keys] = frame(self, group, clients, backfills, self.new_interests())
         return self._frames[keys]
@@ -376,7 +376,8 @@ class ShardState(ShardGroups):
 
     def complete_backfills(self) -> None:
         """Treat the changes that several micro-batches carry out as carried out."""
-        self.apply(ShardDelta(backfills=dict.fromkeys(self.backfills)))
+        if self.backfills:
+            self.apply(ShardDelta(backfills=dict.fromkeys(self.backfills)))
 
     def replay(self, delta: ShardDelta) -> None:
         """Make the changes of another worker, whose delta may lack the counts of `held`."""

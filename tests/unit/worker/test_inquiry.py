@@ -14,7 +14,7 @@ from streaming.records.columns import Event
 from streaming.records.model import NO_METADATA, GroupEvent, Place, Stream
 from streaming.records.routing import placed
 from streaming.records.subscribers import ClientKey
-from streaming.state import Shard, ShardDelta, ShardState, holdings
+from streaming.state import Shard, ShardDelta, ShardState, counts
 from streaming.tuning import Tuning
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.bounds import Bounds
@@ -136,7 +136,7 @@ def test_the_first_topics_are_those_that_a_client_holds_however_far_one_looks(
     look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its own entries, or by the index of the shard's topics."""
-    monkeypatch.setattr(holdings, "_LOOK", look)
+    monkeypatch.setattr(counts, "_LOOKS", look)
     names = ["a__1", "b__1", "a__2", "b__2", "a__3", "a__4"]
     story = Story(bound(quota=2), replace("a__*"), *map(created, names))
     held = [name for name in names if explain_pair(story.state, Shard("p"), C, name).received]
