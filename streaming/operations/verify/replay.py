@@ -156,10 +156,10 @@ class Rules:
             return False
 
     def apply(self, state: ShardState, key: Key, rows: Iterable[InputRow]) -> None:
-        """Apply input rows to the state of a shard."""
+        """Apply input rows, in any order, to the state of a shard."""
         bounds = self.limits[-1].bounds if self.limits else None
         reader = KeyReader(*key, self.topics, inf, bounds=bounds, signer=self.signer)
-        events = reader.read(InputRows.of(rows)).events
+        events = reader.read(InputRows.of(rows).ordered()).events
         state.apply(apply_events(state, events, self.shard(*key), _TUNING).delta)
 
     def worker(self, folder: str) -> Worker:

@@ -13,6 +13,7 @@ from streaming.operations.verify.replay import Replay, Rules, StoredInput, refus
 from streaming.records.model import MAX_AHEAD_MS, Source, Stream
 from streaming.records.routing import Routing
 from streaming.spark import checkpoint, notes
+from streaming.state import ShardState
 from streaming.worker.bounds import Bounds
 from streaming.worker.limits_note import LIMITS, Limits, dump, parse
 from streaming.worker.signature import Origin, Signer
@@ -76,6 +77,18 @@ def test_a_record_of_the_job_itself_has_no_bounds(tmp_path: Path) -> None:
     replay = Replay(rules(limits), tmp_path)
     replay.feed([StoredInput(Stream.TOPICS, 0, 0, 0, topic_json(topic="x" * 400))])
     assert list(replay.states()) == [], "a topic event that is too long"
+
+
+def test_a_started_micro_batch_is_applied_in_the_order_of_the_job() -> None:
+    """The job reads partition 0 first. Kafka returns partitions in any order."""
+    events = [
+        StoredInput(Stream.TOPICS, 1, 0, 0, topic_json()),
+        StoredInput(Stream.TOPICS, 0, 0, 0, topic_json(event="DELETED")),
+    ]
+    for records in (events, events[::-1]):
+        state = ShardState()
+        rules().apply(state, ("p", 0), rules().rows(records)["p", 0])
+        assert list(state.topics) == ["t"]
 
 
 @pytest.mark.parametrize("names", [{"topic": ["p"], "group": "g"}, {"topic": "p", "group": {}}, {"topic": None}, {}])
