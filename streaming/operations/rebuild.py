@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count, repeat
 from typing import Any, Final, NamedTuple
 
 from streaming.config import Settings
@@ -276,20 +277,23 @@ def settling(reading: InputProgress, look: InputLook, progress: Progress) -> Cal
         progress("inputs", done, sum(ends.values()))
         return not positions.unread(target, read)
 
+    def until_read(target: Offsets) -> Iterator[bool]:
+        yield False
+        while not is_read(target):
+            yield False
+
     def checks(target: Offsets) -> Iterator[bool]:
         while not (is_read(target) and reading.has_told_present()):
             yield False
-        wrote, rounds = Followed(own=True, steps=True), -1
-        while wrote.own and (rounds < ROUNDS or wrote.steps):
-            # The tick is in the first part, and the records that follow from it in the second.
+        target = reading.ends()  # after the tick, and before the records that follow from it
+        yield from until_read(target)
+        for rounds in count(1):
             former, target = target, reading.ends()
-            yield False
-            while not is_read(target):
-                yield False
-            rounds += 1
-            wrote = look(former, target) if rounds else wrote
-        while True:
-            yield True
+            yield from until_read(target)
+            wrote = look(former, target)
+            if not wrote.own or (rounds >= ROUNDS and not wrote.steps):
+                break
+        yield from repeat(True)
 
     return checks(reading.ends()).__next__
 
