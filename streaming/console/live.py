@@ -268,7 +268,7 @@ class LiveRelation:
                 self._rows -= 1
                 if not by_topic:
                     self._topics -= 1
-                    names.topics.remove(row.lite_topic)
+                    names.topics.discard(row.lite_topic)
                 if not by_subscriber:
                     self._subscribers -= 1
                     names.subscribers.discard(key)
