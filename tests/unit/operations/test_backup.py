@@ -159,7 +159,10 @@ def test_a_copy_that_cannot_be_completed_leaves_nothing(checkpoint: Path, monkey
 def test_a_damaged_part_is_named(checkpoint: Path, place: int) -> None:
     (file,) = (checkpoint / "parts/abc-0").glob(part()[0])
     content = bytearray(part()[1])
-    content[place : place + 1 or None] = b"" if place == 100 else bytes([content[place] ^ 1])
+    if place == 100:
+        del content[place]
+    else:
+        content[place] ^= 1
     file.write_bytes(content)
     with pytest.raises(BackupDamaged, match=f"{file.name} is damaged"):
         make(checkpoint)

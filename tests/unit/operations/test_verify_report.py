@@ -15,8 +15,6 @@ ROW = RowName("orders", "billing", "c1", "eu__1")
 RECORD = UpdateRecord(0, 7, 1_000, {**request_value(), "op": "ADD", "cause": "SUBSCRIBED"})
 SURPLUS = Difference(b"key", ROW, Fault.SURPLUS_UPDATE, inputs=False, state=False, updates=True, record=RECORD)
 QUOTA = Difference(b"key", ROW, Fault.QUOTA_ORDER, inputs=True, state=False, updates=False)
-
-
 DAMAGED = DamagedState("orders", 3, "a state value fails its checksum")
 
 
@@ -36,14 +34,15 @@ def findings(*differences: Difference, **fields: object) -> Findings:
     return made
 
 
+def test_a_right_relation_is_shown_in_two_lines() -> None:
+    assert shown(findings()) == (
+        "rows after micro-batch 7: not read by inputs, 2 by state, 3 by updates\nthe relation is right\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("found", "is_right", "said"),
     [
-        (
-            findings(),
-            True,
-            "rows after micro-batch 7: not read by inputs, 2 by state, 3 by updates\nthe relation is right\n",
-        ),
         (
             findings(SURPLUS),
             False,
@@ -58,7 +57,9 @@ def findings(*differences: Difference, **fields: object) -> Findings:
     ],
 )
 def test_the_relation_is_right_or_what_is_wrong_is_shown(found: Findings, is_right: bool, said: str) -> None:  # noqa: FBT001
-    assert (found.is_right, said in shown(found)) == (is_right, True)
+    text = shown(found)
+    assert (found.is_right, said in text) == (is_right, True)
+    assert text.endswith("the relation is right\n") == is_right
 
 
 def test_many_differences_are_cut_in_the_text_only() -> None:
