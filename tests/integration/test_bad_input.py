@@ -17,13 +17,32 @@ LONG_SECONDS = 900
 
 
 @pytest.mark.long
+def test_large_records_are_applied_and_larger_ones_are_dead_letters(streams: Streams, tmp_path: Path) -> None:
+    """Three requests are beyond the bound, and 300 within it."""
+    wanted = large_requests(streams, 300, above=3)
+    with running(streams, tmp_path / "job.log") as job:
+
+        def is_over() -> bool:
+            found = streams.relation() == wanted and len(streams.dead_letters()) >= 3
+            return found or job.process.poll() is not None
+
+        eventually(is_over, SETTLE_SECONDS, 2)
+        assert job.process.poll() is None, job.said()
+        assert job.stop() == 0
+    assert_equal_relations(streams.relation(), wanted)
+    letters = streams.dead_letters()
+    assert [letter["reason"] for letter in letters] == [Reason.VALUE_TOO_LARGE] * 3
+    assert all(letter["truncated"] and letter["originalBytes"] > 1_000_000 for letter in letters)
+
+
+@pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_more_large_records_than_spark_takes_at_once_are_applied(streams: Streams, tmp_path: Path) -> None:
     """Spark has one buffer of 2 GB for a key. The records have more, and some MB in Kafka.
 
     Kafka's consumer decompresses 500 of them at once, so the first start may run out of memory.
     """
-    wanted = large_requests(streams, 2_400)
+    wanted = large_requests(streams, 2_400, compression="gzip")
     with Job(streams, tmp_path / "job.log") as job:
         eventually(lambda: streams.relation() == wanted or job.process.poll() is not None, 3 * SETTLE_SECONDS, 2)
         if job.process.poll() is None:
@@ -36,15 +55,15 @@ def test_more_large_records_than_spark_takes_at_once_are_applied(streams: Stream
     assert streams.dead_letters() == []
 
 
-def large_requests(streams: Streams, count: int) -> set[Effective]:
-    """Write compressed requests of 900 kB, and return their rows."""
+def large_requests(streams: Streams, count: int, above: int = 0, compression: str = "none") -> set[Effective]:
+    """Write requests of 900 kB, and some beyond the bound of values. Return the rows of the valid requests."""
     scene = Scene(streams)
     scene.born("p", "t")
     scene.sent()
-    options = {"message.max.bytes": 1_048_000, "compression.type": "gzip", "linger.ms": 1_000}
+    options = {"message.max.bytes": 1_048_000, "compression.type": compression, "linger.ms": 1_000}
     producer = Producer({"bootstrap.servers": streams.bootstrap_servers, **options})
-    for number in range(count):
-        value = request_value(clientId=f"c{number}", filler="x" * 899_800)
+    for number in range(count + above):
+        value = request_value(clientId=f"c{number}", filler="x" * (899_800 if number < count else 1_009_800))
         producer.produce(streams.settings.subscription_events, json.dumps(value), "g")
         if not number % 50:
             producer.flush(60)

@@ -15,7 +15,7 @@ from streaming.records.updates import Cause
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene, repeated
-from tests.support.topics import delete
+from tests.support.topics import create, delete
 
 HOUR_MS = 3_600_000
 NEVER = ("--tick-interval-ms", "3600000")
@@ -176,3 +176,23 @@ def lose_unread_alarm(streams: Streams, scene: Scene, log: Path) -> None:
         assert eventually(lambda: len(clock_records(streams, "alarm")) > alarms, SETTLE_SECONDS, 0.01)
         job.kill()
     delete(streams, streams.settings.clock)
+
+
+@pytest.mark.long
+def test_a_clock_topic_that_goes_while_the_job_runs(streams: Streams, tmp_path: Path) -> None:
+    """The job ends with an error message that names the fix, and the fix works."""
+    scene, log = Scene(streams), tmp_path / "job.log"
+    scene.asks("c", "g", "p", "a", "b")
+    scene.born("p", "a", ttlMs=5_000)
+    with running(streams, log, "--tick-interval-ms", "1000") as job:
+        scene.leads_to({Effective("p", "g", "c", "a")}, {"p"})
+        delete(streams, streams.settings.clock)
+        assert job.process.wait(SETTLE_SECONDS) == 1
+        said = job.said()
+    assert f"the topic {streams.settings.clock} was deleted, or created again, while the job ran. Start" in said
+    assert "failOnDataLoss" not in said
+    create(streams, streams.settings.clock)  # as another program might
+    scene.born("p", "b")
+    with running(streams, log, "--tick-interval-ms", "500") as job:
+        scene.leads_to({Effective("p", "g", "c", "b")}, {"p"})
+        assert job.stop() == 0
