@@ -287,7 +287,9 @@ def test_an_older_backup_and_a_lost_updates_topic_end_in_the_relation(streams: S
         assert job.stop() == 0
     shutil.rmtree(streams.checkpoint)
     reexpand("restore", "--checkpoint", streams.checkpoint, tmp_path / "backup")
+    written = len(streams.updates())
     said = refused(streams, log, *BEFORE)
+    assert len(streams.updates()) == written
     assert "older copy" in said
     assert "`reexpand rebuild`" in said
     new = other(streams)

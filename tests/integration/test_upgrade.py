@@ -11,7 +11,15 @@ import pytest
 
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, START_SECONDS, Job, Streams, refused, running
+from tests.support.running_job import (
+    POLL_SECONDS,
+    START_SECONDS,
+    Job,
+    Streams,
+    assert_equal_relations,
+    refused,
+    running,
+)
 
 ROOT = Path(__file__).parents[2]
 FORMER = "065c4a1"
@@ -50,7 +58,9 @@ def test_the_next_release_takes_over_and_the_former_one_is_refused(streams: Stre
             assert former.stop() == 0
             upgraded.wait_ready()
             feed.send_slowly(records[2 * third :])
-            streams.becomes(expected([records]).relation())
+            wanted = expected([records]).relation()
+            streams.becomes(wanted)
             assert upgraded.stop() == 0
+    assert_equal_relations(streams.relation(), wanted)
     refused(streams, tmp_path / "again.log", command=command)
     streams.assert_repeated_updates_are_equal()
