@@ -113,7 +113,8 @@ class JobView:
         for parent, number, value in self.states.values(batches.committed):
             if not self.rules.concern(parent):
                 continue
-            key, rows = (parent, number), begun.pop((parent, number), [])
+            key = parent, number
+            rows = begun.pop(key, [])
             try:
                 state = after = read_state(worker, key, value)
                 if rows or state.backfills:
@@ -321,18 +322,19 @@ def _differences(
     def difference(row: LedgerRow, fault: Fault | None = None) -> Difference | None:
         name = name_of(row.key)
         inputs = None if refused is None else bool(row.says & Says.INPUTS)
-        state, updates = bool(row.says & Says.STATE), bool(row.says & Says.UPDATES)
-        shard = name.parent, job.rules.routing.shard_of(name.parent, name.lite_topic)
-        is_lost = fault is None and not lost.isdisjoint((shard, ("", -1)))
-        if is_lost:
-            fault = None if inputs in (None, updates) else Fault.STATE_DAMAGED
-        elif fault is None and inputs in (None, state):
-            fault = Fault.SURPLUS_UPDATE if updates else Fault.MISSING_UPDATE
-        elif fault is None:
-            fault = Fault.QUOTA_ORDER if name[:2] in (refused or ()) else Fault.STATE_DIFFERS
+        state: bool | None = bool(row.says & Says.STATE)
+        updates = bool(row.says & Says.UPDATES)
+        if fault is None:
+            shard = name.parent, job.rules.routing.shard_of(name.parent, name.lite_topic)
+            if not lost.isdisjoint((shard, ("", -1))):
+                state = None
+                fault = None if inputs in (None, updates) else Fault.STATE_DAMAGED
+            elif inputs in (None, state):
+                fault = Fault.SURPLUS_UPDATE if updates else Fault.MISSING_UPDATE
+            else:
+                fault = Fault.QUOTA_ORDER if name[:2] in (refused or ()) else Fault.STATE_DIFFERS
         place = None if row.last is None else UpdateRecord(*row.last, 0, None)
-        shown = None if is_lost else state
-        return None if fault is None else Difference(row.key, name, fault, inputs, shown, updates, place)
+        return None if fault is None else Difference(row.key, name, fault, inputs, state, updates, place)
 
     found = {row.key: difference(row, Fault.WRONG_VALUE) for row in wrong}
     found |= {row.key: difference(row) for row in ledger.disagreements(inputs=refused is not None)}
