@@ -32,7 +32,7 @@ from tests.support.poison import POISON, request
 from tests.support.processes import eventually
 from tests.support.prometheus import probe, sample
 from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, SETTLE_SECONDS, Job, Streams, running
-from tests.support.scene import Scene
+from tests.support.scene import Scene, ask_in_every_dialect, ask_with_selectors
 from tests.support.topics import committed
 
 LEASE_MS = 1_800_000
@@ -130,11 +130,7 @@ def test_every_dialect_and_selector_end_to_end(shared: Shared) -> None:
     """One client of each dialect on one parent, with topics before and after its request; its group is in a file."""
     streams, scene = shared.streams, Scene(shared.streams)
     scene.born("d", "orders__1__created", "sensors/a/temp", "fleet.eu.1", "com.app.x", "com.app2")
-    scene.asks("lite", "g", "d", "orders__*__created")
-    scene.asks("mqtt", "g", "d", "sensors/+/temp", "$share/workers/sensors/#", dialect="mqtt")
-    scene.asks("nats", "g", "d", "fleet.>", dialect="nats")
-    scene.asks("wamp", "g", "d", "com.app", dialect="wamp", policy="prefix")
-    scene.asks("wamp", "g", "d", "com..x", dialect="wamp", policy="wildcard", action="PARTIAL_ADD")
+    ask_in_every_dialect(scene, "d")
     prefix, wildcard = "wamp:prefix:com.app", "wamp:wildcard:com..x"
     first = (
         rows("d", "g", "lite", "orders__1__created")
@@ -157,12 +153,7 @@ def test_every_dialect_and_selector_end_to_end(shared: Shared) -> None:
     scene.leads_to(second, {"d"})
 
     # A selector decides by tags and properties, also over topics that exist; a later one replaces it.
-    scene.group("tagged", "s")
-    scene.group("priced", "s")
-    scene.born("s", "red__1", tags="red", properties={"price": "5"})
-    scene.born("s", "blue__1", tags="blue", properties={"price": "50"})
-    scene.asks("c", "tagged", "s", "*__*", selector={"type": "TAG", "expression": "red || green"})
-    scene.asks("c", "priced", "s", "**", selector={"type": "SQL92", "expression": "price > 10"})
+    ask_with_selectors(scene)
     scene.born("s", "plain__1")
     scene.leads_to(rows("s", "tagged", "c", "red__1") | rows("s", "priced", "c", "blue__1"), {"s"})
     bitmap = next(bytes.fromhex(u["bitmap"]) for u in streams.updates() if u["liteTopic"] == "blue__1")

@@ -16,7 +16,7 @@ from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.recorded_job import RecordedJob
 from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, SETTLE_SECONDS, Streams, running
-from tests.support.scene import Scene, coming_and_going
+from tests.support.scene import Scene, ask_in_every_dialect, ask_with_selectors, coming_and_going
 from tests.support.update_records import forged
 from tests.support.verbs import reexpand, verify
 
@@ -36,17 +36,8 @@ def all_features(scene: Scene) -> None:
     """Dialects, selectors, an exclusive group, quotas, times, and clients that leave."""
     scene.group("g", "p")
     scene.born("p", "orders__1__created", "sensors/a/temp", "fleet.eu.1", "com.app.x", "com.app2", "orders__2__created")
-    scene.asks("lite", "g", "p", "orders__*__created")
-    scene.asks("mqtt", "g", "p", "sensors/+/temp", "$share/workers/sensors/#", dialect="mqtt")
-    scene.asks("nats", "g", "p", "fleet.>", dialect="nats")
-    scene.asks("wamp", "g", "p", "com.app", dialect="wamp", policy="prefix")
-    scene.asks("wamp", "g", "p", "com..x", dialect="wamp", policy="wildcard", action="PARTIAL_ADD")
-    scene.group("tagged", "s")
-    scene.group("priced", "s")
-    scene.born("s", "red__1", tags="red", properties={"price": "5"})
-    scene.born("s", "blue__1", tags="blue", properties={"price": "50"})
-    scene.asks("c", "tagged", "s", "*__*", selector={"type": "TAG", "expression": "red || green"})
-    scene.asks("c", "priced", "s", "**", selector={"type": "SQL92", "expression": "price > 10"})
+    ask_in_every_dialect(scene, "p")
+    ask_with_selectors(scene)
     scene.group("only", "x", model="Exclusive", reset="true")
     scene.group("few", "q", quota="2")
     scene.born("x", "a__1", "b__1")

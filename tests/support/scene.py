@@ -75,6 +75,25 @@ class Scene:
         self._streams.becomes(wanted, parents)
 
 
+def ask_in_every_dialect(scene: Scene, parent: str) -> None:
+    """Send a request of one client per dialect, in the group `g`."""
+    scene.asks("lite", "g", parent, "orders__*__created")
+    scene.asks("mqtt", "g", parent, "sensors/+/temp", "$share/workers/sensors/#", dialect="mqtt")
+    scene.asks("nats", "g", parent, "fleet.>", dialect="nats")
+    scene.asks("wamp", "g", parent, "com.app", dialect="wamp", policy="prefix")
+    scene.asks("wamp", "g", parent, "com..x", dialect="wamp", policy="wildcard", action="PARTIAL_ADD")
+
+
+def ask_with_selectors(scene: Scene) -> None:
+    """Send two topics of the parent `s`, and two groups with a client whose selector accepts one of the topics."""
+    scene.group("tagged", "s")
+    scene.group("priced", "s")
+    scene.born("s", "red__1", tags="red", properties={"price": "5"})
+    scene.born("s", "blue__1", tags="blue", properties={"price": "50"})
+    scene.asks("c", "tagged", "s", "*__*", selector={"type": "TAG", "expression": "red || green"})
+    scene.asks("c", "priced", "s", "**", selector={"type": "SQL92", "expression": "price > 10"})
+
+
 @contextmanager
 def coming_and_going(scene: Scene) -> Iterator[None]:
     """Create and delete topics continuously, in a thread."""
