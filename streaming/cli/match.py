@@ -13,6 +13,7 @@ import click
 import matcher
 from matcher.dialects import POLICIES
 from streaming.cli.root import combined, json_option, main
+from streaming.errors import RefusalError
 from streaming.printable import printable
 
 _CHUNK: Final = 1 << 16
@@ -181,6 +182,6 @@ def _write(sink: BinaryIO, lines: list[bytes]) -> bool:
         os.dup2(nowhere, sink.fileno())
         os.close(nowhere)
         if not isinstance(error, BrokenPipeError):
-            raise click.UsageError(f"the topics cannot be written: {error}") from error
+            raise RefusalError(f"the topics cannot be written: {error}") from error
         return False
     return True

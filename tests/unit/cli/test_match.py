@@ -162,6 +162,7 @@ def test_a_broken_stream_is_told(tmp_path: Path, redirection: str, sentence: str
     )
     assert done.returncode == 2
     assert sentence in done.stderr
+    assert ("Usage:" in done.stderr) == (redirection == "<&-")
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
 
