@@ -220,7 +220,10 @@ def main(
     try:
         given = client_options(kafka_options) if kafka_options else {}
         common: dict[str, Any] = {"log_level": 0, **given, **options, "bootstrap.servers": bootstrap_servers}
-        consumer, writer = create(Consumer, {**common, **own}), Writer(bootstrap_servers, common, NotWritten)
+        # Another partitioner would move the messages of a client to another partition.
+        partitioner = {"partitioner": common.get("partitioner", "consistent_random")}
+        writer = Writer(bootstrap_servers, common, NotWritten, partitioner)
+        consumer = create(Consumer, {**common, **own})
     except ConfigInvalid as error:
         raise click.UsageError(str(error)) from None
     _on_signals(sys.exit)  # nothing is delivered yet

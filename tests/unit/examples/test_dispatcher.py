@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import orjson
 import pytest
@@ -16,7 +17,8 @@ from click.testing import CliRunner
 from confluent_kafka import Message
 
 from streaming.client import Relation, SubscriptionClient
-from streaming.errors import NotWritten
+from streaming.errors import ConfigInvalid, NotWritten
+from streaming.examples import dispatcher
 from streaming.examples.dispatcher import Dispatcher, Inbox, LeastRecentlyServed, main
 from tests.support.processes import eventually
 from tests.support.update_records import Record, add, remove
@@ -165,6 +167,18 @@ def test_a_wrong_option_is_refused_in_one_sentence(options: list[str], sentence:
     assert result.exit_code == 2
     assert sentence in result.output
     assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("options", "partitioner"), [([], "consistent_random"), (["--option", "partitioner=random"], "random")]
+)
+def test_the_partitioner_is_the_users_or_the_default_of_librdkafka(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], partitioner: str
+) -> None:
+    writer = MagicMock(side_effect=ConfigInvalid("the end of the test"))
+    monkeypatch.setattr(dispatcher, "Writer", writer)
+    CliRunner().invoke(main, ["--bootstrap-servers", "127.0.0.1:1", "--parent", "p", *options])
+    assert writer.call_args.args[-1] == {"partitioner": partitioner}
 
 
 def test_without_a_broker_it_says_what_it_waits_for_and_gives_up(
