@@ -35,6 +35,8 @@ PATTERN_CLIENT = "@reexpand"
 _READY_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 _WRITE_SECONDS = 30.0
+"""Timeout in seconds for writing a request."""
+
 _REPEAT_SECONDS = 1.0
 """Timeout in seconds for writing a repetition, which delays requests to RocketMQ."""
 

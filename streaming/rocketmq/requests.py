@@ -11,9 +11,6 @@ from streaming.records.model import BIND_TOPIC, WILDCARD, Action
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-WRITE_SECONDS = 30.0
-"""Timeout in seconds for writing a request."""
-
 
 class OffsetOption(NamedTuple):
     """Start position of a client in topics that exist when it subscribes.
