@@ -139,7 +139,7 @@ class TopicWatch:
         if clock.name in absent or found.get(clock.name, clock.id) != clock.id:
             raise JobFailed(
                 f"the topic {clock.name} was deleted, or created again, while the job ran. Start the job again: "
-                "it makes the topic anew, and nothing is lost."
+                "it creates a missing topic, and nothing is lost."
             )
 
 
