@@ -21,7 +21,7 @@ class ReexpandError(Exception):
 
 
 class RefusalError(ReexpandError):
-    """Base of errors that the same command would meet again: settings, arguments, checkpoint or topics do not fit."""
+    """Base of errors that a retry cannot fix: settings, arguments, checkpoint or topics must change first."""
 
     exit_code = 2
 

@@ -67,7 +67,11 @@ class TopicEvents:
         self._writer = Writer(bootstrap_servers, options, WatchFailed, further)
 
     def read_back(self, watch: Watch) -> None:
-        """Restore a watch from the announced changes; create the topic of the events if it does not exist."""
+        """Restore a watch from the announced changes; create the topic of the events if it does not exist.
+
+        Raises:
+            WatchFailed: the topic cannot be created.
+        """
         if self._events not in self._topics():
             try:
                 created = create_topics(self.bootstrap_servers, [TopicSpec(self._events, -1, INPUT)], self._options)
@@ -133,7 +137,12 @@ class TopicEvents:
 
 
 def until_answered(step: Callable[[], None], deadline: float, stop: threading.Event) -> None:
-    """Repeat a step until Kafka answers."""
+    """Repeat a step until Kafka answers.
+
+    Raises:
+        NoAnswer: Kafka has not answered by the deadline, a time of `time.monotonic`.
+        Stopped: a stop was requested.
+    """
     while True:
         try:
             return step()

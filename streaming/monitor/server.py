@@ -123,7 +123,11 @@ def routes(registry: CollectorRegistry, health: Health, *, local: bool = False) 
 
 
 def read_token(file: Path | None) -> str | None:
-    """Return the token from a file or the environment, None if there is none; raise `ConfigInvalid`."""
+    """Return the token from a file or the environment; None if there is none.
+
+    Raises:
+        ConfigInvalid: the token cannot be read or is invalid.
+    """
     if file is not None:
         return token_of_file(file)
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
@@ -131,7 +135,7 @@ def read_token(file: Path | None) -> str | None:
 
 
 def token_of_file(file: Path) -> str:
-    """Return the token in a file, or raise `ConfigInvalid`."""
+    """Return the token in a file; raise `ConfigInvalid` if it cannot be read or is invalid."""
     try:
         token = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

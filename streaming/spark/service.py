@@ -184,7 +184,9 @@ def _nothing_open(settings: Settings, admin: KafkaAdmin, agreed: Agreement) -> I
 def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]:
     """Start Spark, and stop it in the end; SIGTERM and SIGINT set an event.
 
-    A JVM that has ended by itself becomes `JobFailed`.
+    Raises:
+        SparkUnavailable: Spark does not start.
+        JobFailed: its JVM has ended by itself.
     """
     set_on_signal(stop)
     brought = [] if session.is_submitted() else [*jars.spark(), classes.sink()]

@@ -117,7 +117,11 @@ _OPTION = re.compile(r"\s*([^\s#!=:]+)(?:\s*[=:]\s*|\s+)(.*?)\s*")
 def prepare(*, local: bool) -> None:
     """Set the variables by which Spark starts with our own parts, and warn of variables that are ignored.
 
-    Workers are local if they are on this machine. A `SPARK_HOME` of another release raises `SparkUnavailable`.
+    Args:
+        local: Spark's workers are on this machine, in one JVM with the driver.
+
+    Raises:
+        SparkUnavailable: `SPARK_HOME` is no Spark of this release.
     """
     os.environ[SAFE_PATH] = "1"
     _check_home()

@@ -28,7 +28,8 @@ class StateReader:
     def values(self, micro_batch: int) -> Iterator[tuple[str, int, bytes]]:
         """Yield parent, number and state bytes of each key after a committed micro-batch.
 
-        Raise `StateCorrupted` if Spark cannot read its state, or has deleted that of this micro-batch.
+        Raises:
+            StateCorrupted: Spark cannot read its state, or has deleted this micro-batch's state.
         """
         try:
             stored = self._spark.read.format("statestore").option("batchId", micro_batch).load(self._query)
@@ -44,7 +45,7 @@ class StateReader:
 
 @contextmanager
 def reading(settings: Settings) -> Iterator[StateReader]:
-    """Start Spark on this machine, to read the states of a checkpoint."""
+    """Start Spark on this machine to read the states of a checkpoint; raise `SparkUnavailable` if it does not start."""
     checkpoint = absolute(settings.checkpoint)
     local = settings.model_copy(update={"checkpoint": checkpoint, "master": None})
     spark = session.build(local, _PARTITIONS)
