@@ -84,7 +84,8 @@ class TopicEvents:
 
     def _history(self) -> Iterator[TopicChange]:
         """Yield the changes announced for the parent up to now, in order."""
-        key, found = self.parent.encode(), defaultdict[Partition, list[tuple[int, TopicChange]]](list)
+        key = self.parent.encode()
+        found = defaultdict[Partition, list[tuple[int, TopicChange]]](list)
         try:
             with TopicReader(self.bootstrap_servers, self._options) as reader:
                 spans = reader.spans([self._events])
@@ -116,7 +117,8 @@ class TopicEvents:
                     f"Stopped before all topic events were written ({left} left); the next start continues."
                 )
             if not warned and time.monotonic() - began > _SLOW_WRITE_SECONDS:
-                warned, why = True, f" ({self._writer.trouble})" if self._writer.trouble else ""
+                warned = True
+                why = f" ({self._writer.trouble})" if self._writer.trouble else ""
                 log.warning("%d topic events are not acknowledged by Kafka yet%s", left, why)
         return values
 

@@ -181,7 +181,9 @@ class Lease:
 
     def end_of_former(self) -> str:
         """Return how the previous driver has ended, in a word or two."""
-        return "none" if self._former is None else "in order" if self._former.released else "crashed"
+        if self._former is None:
+            return "none"
+        return "in order" if self._former.released else "crashed"
 
     def wait_until_free(self, stop: threading.Event) -> bool:
         """Wait until the holder has ended, or is silent for `LEASE_SECONDS`; return False if `stop` is set before.

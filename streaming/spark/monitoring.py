@@ -94,7 +94,8 @@ def served(settings: Settings, page: JobPage | None = None) -> Iterator[Monitor]
     """Serve metrics, health and the job's page, if there is an address."""
     health, lag = Health(settings.hang_seconds), LagMeter()
     metrics = Metrics(health, lag, ProcessMemory(), pyspark.__version__)
-    where, shown = parse_address(settings.http), page.routes() if page else []
+    where = parse_address(settings.http)
+    shown = page.routes() if page else []
     own = routes(metrics.registry, health, local=where is not None and where.is_loopback)
     with HttpServer(where, [*own, *shown]) if where else nullcontext() as server:
         if server is not None and server.url:
