@@ -86,7 +86,7 @@ class Writer:
         Raises:
             Exception: `failure`, if Kafka rejects a record, or has not answered after this time.
         """
-        written = self._written
+        written = self._written  # records that Kafka acknowledges during the wait are added to it
         if self.wait(seconds):
             raise self._failed(self._topic, self.trouble or f"no broker answers within {seconds:g} s")
         return written
