@@ -300,9 +300,12 @@ AT_QUOTA: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
 }
 
 
+CALLS_PER_MATCH = {"another request": 5, "a client that leaves": 1}
+"""Calls to find a topic beyond the quota in an index; to compare it would cost twenty. Other events need none."""
+
+
 @pytest.mark.parametrize("name", AT_QUOTA)
 def test_a_client_at_its_quota_costs_as_much_as_it_may_hold(name: str) -> None:
-    """Another topic costs at most five calls, to find it in an index; to compare it would cost twenty."""
     found, shard = list[int](), Shard("p", cap_requests=True)
     before, events = AT_QUOTA[name]
     for count in (4 * FEW, 8 * FEW):
@@ -312,4 +315,4 @@ def test_a_client_at_its_quota_costs_as_much_as_it_may_hold(name: str) -> None:
             state.apply(expanded(state, sourced(batch, 10_000 * at), shard).delta)
         found.append(counted(state, sourced(events, 100_000), shard=shard))
     few, many = found
-    assert many < few + 20 * FEW, (few, many)
+    assert many <= few + FEW // 10 + 4 * FEW * CALLS_PER_MATCH.get(name, 0), (few, many)
