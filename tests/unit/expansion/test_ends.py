@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from streaming.operations.adoption import reshard
-from streaming.records.model import QUOTA, Stream
+from streaming.records.model import QUOTA, VERSION_RETENTION_MS, Stream
 from streaming.records.routing import Routing
 from streaming.records.updates import Cause
 from streaming.state import Shard
@@ -27,6 +27,7 @@ from tests.support.builders import (
 )
 from tests.support.simulator import Record, Simulation
 from tests.support.story import Story, removed
+from tests.support.values import tag
 
 LEASE_MS = 10_000
 WILDCARD = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
@@ -35,8 +36,8 @@ WILDCARD = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
 class Job:
     """A job whose requests come with offsets that go on counting."""
 
-    def __init__(self, quota: int = -1, end_bytes: int = 262_144) -> None:
-        self.simulation = Simulation(client_timeout_ms=LEASE_MS)
+    def __init__(self, quota: int = -1, end_bytes: int = 262_144, lease_ms: int = LEASE_MS) -> None:
+        self.simulation = Simulation(client_timeout_ms=lease_ms)
         self.simulation.worker = Worker(self.simulation.config, Tuning(end_bytes=end_bytes))
         self.offset = 0
         group = group_json(attributes={**WILDCARD, QUOTA: str(quota)})
@@ -139,6 +140,40 @@ def test_a_version_that_a_quota_refused_is_not_known_when_the_lease_ends() -> No
     batch = job.records(asks("COMPLETE_ADD", "b", version=2), after_ms=LEASE_MS + 1)
     job.simulation.run(batch)
     assert (job.held, job.simulation.refused) == (["b"], [1])
+
+
+@pytest.mark.parametrize(("lease_ms", "held"), [(LEASE_MS, ["b"]), (0, [])])
+def test_a_version_that_a_quota_refused_is_forgotten_with_the_others(lease_ms: int, held: list[str]) -> None:
+    """Without a lease the client stays in session, because it left with a version below the refused one."""
+    job = Job(quota=1, lease_ms=lease_ms)
+    for request in (
+        asks("COMPLETE_ADD", "a", version=1),
+        asks("COMPLETE_ADD", "*", version=4),
+        asks("COMPLETE_REMOVE", version=3),
+    ):
+        job.run(request)
+    job.simulation.run(job.records(asks("COMPLETE_ADD", "b", version=2), after_ms=VERSION_RETENTION_MS + 1))
+    assert (job.held, job.simulation.refused) == (held, [2])
+
+
+@pytest.mark.rule("judged-again")
+def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
+    """It matched one topic then, and matches two by the selector of a later request."""
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "a", selector=tag("x")))
+    job.run(leaves(), asks("COMPLETE_ADD", "*"), asks("COMPLETE_ADD", "a", clientId="d", selector=tag("*")))
+    assert sorted((row.client_id, row.lite_topic) for row in job.simulation.relation) == [("c", "a"), ("d", "a")]
+    assert job.simulation.refused == []
+
+
+@pytest.mark.rule("judged-again")
+def test_a_revoked_selector_decides_on_no_request_of_another_client() -> None:
+    """By that selector the other client asked for one topic, and without it for two."""
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "x", version=1))
+    stale = asks("PARTIAL_ADD", "z", version=1, selector=tag("x"))
+    job.run(leaves(version=2), stale, asks("COMPLETE_ADD", "*", clientId="d"))
+    assert (job.held, job.simulation.refused) == ([], [4])
 
 
 @pytest.mark.rule("judged-again")

@@ -105,6 +105,7 @@ def test_topics_are_members_until_they_are_removed() -> None:
     for topic in index:
         assert index.remove(topic)
         assert not index.remove(topic)
+        assert topic not in index
     assert list(index) == []
     assert len(index) == 0
     assert not index._root.children
