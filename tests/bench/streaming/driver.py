@@ -20,6 +20,7 @@ from streaming.config import Settings, load
 from streaming.kafka.specs import specs
 from streaming.kafka.topics import create_topics
 from streaming.local.broker import Broker
+from streaming.records.model import Stream
 from tests.bench.streaming.check import Wrong
 from tests.bench.streaming.cpu import descendants
 from tests.bench.streaming.workload import Workload
@@ -80,6 +81,7 @@ class Driver:
         given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix), "http": "off"}
         self.settings: Settings = load(given)
         create_topics(broker.bootstrap_servers, specs(self.settings, PARTITIONS))
+        self._inputs = dict(zip(Stream, self.settings.inputs, strict=True))
         self._environment = {f"REEXPAND_{name.upper()}": value for name, value in given.items()}
         self._log = folder / f"{prefix}.log"
         self._process: subprocess.Popen[bytes]
@@ -231,8 +233,8 @@ class Driver:
 
     def send(self, event: Event) -> None:
         """Write an event to its input topic."""
-        topic = getattr(self.settings, f"{stream_of(event).removesuffix('s')}_events")
-        self._producer.produce(topic, json.dumps(event), event.get("parentTopic") or event["group"])
+        key = event.get("parentTopic") or event["group"]
+        self._producer.produce(self._inputs[stream_of(event)], json.dumps(event), key)
 
     def _ends(self) -> list[int]:
         return [self._consumer.get_watermark_offsets(partition, 10)[1] for partition in self._partitions]
