@@ -112,9 +112,8 @@ def _(stage: Stage) -> Struck:
     stage.judge.committed.catch_up()
     rows = sorted(row for row in stage.judge.committed.relation() if row.parent == HOT)[:50]
     assert len(rows) == 50, "too few rows"
-    for row in rows:
-        wrong = row._replace(client_id="x")
-        stage.streams.write(stage.streams.settings.updates, *forged("REMOVE", row), *forged("ADD", wrong))
+    wrong = [record for row in rows for record in (*forged("REMOVE", row), *forged("ADD", row._replace(client_id="x")))]
+    stage.streams.write(stage.streams.settings.updates, *wrong)
     stage.quiet()
     before = stage.judge.compare(0)
     assert before.missing, "nothing was wrong"
