@@ -71,15 +71,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("targets", nargs="*", metavar="NAME", help=f"of {', '.join(TARGETS)}; all unless given")
-    parser.add_argument("--input", type=Path, metavar="FILE", help="only run a target on this input")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="only run the targets on this input")
     given = parser.parse_args()
     unknown = set(given.targets) - set(TARGETS)
     if unknown:
         parser.error(f"there is no target {', '.join(sorted(unknown))}; use some of {', '.join(TARGETS)}")
+    names = given.targets or TARGETS
     if given.input:
-        TARGETS[given.targets[0]](given.input.read_bytes())
+        for name in names:
+            TARGETS[name](given.input.read_bytes())
         return
-    held = [fuzz(name, given.seconds) for name in given.targets or TARGETS]
+    held = [fuzz(name, given.seconds) for name in names]
     sys.exit(0 if all(held) else 1)
 
 
