@@ -103,15 +103,18 @@ class KeyReader:
     signer: Signer | None = None
     excluded: Mapping[tuple[str, int, int, int], Problem] = field(default_factory=dict)
     observer: Observer | None = None
-    _free_bytes: float = field(default=inf, init=False)
+    _free_bytes: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._free_bytes = inf
+        if self.bounds is not None and self.signer is not None:
+            self._free_bytes = min(self.bounds.value_bytes, self.bounds.request_bytes)
 
     def read(self, rows: InputRows) -> Reading:
         """Read ordered rows.
 
         Several keys may contain an invalid entry. One of them reports it.
         """
-        if self.bounds is not None and self.signer is not None:
-            self._free_bytes = min(self.bounds.value_bytes, self.bounds.request_bytes)
         found = Reading()
         first, behind = rows.streams.searchsorted((_TOPICS, _CLOCK)).tolist()
         if self.parent == COORDINATOR or behind - first < self.columnar_min_topics:
