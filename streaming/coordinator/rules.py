@@ -86,7 +86,7 @@ def follow(
     """
     outcome = CoordinatorOutcome(CoordinatorDelta(state.clock))
     ends = PendingEnds(state, outcome.delta, inner_multi, max_later_bytes)
-    micro_batch = _MicroBatch(state, outcome.delta, outcome, ends, client_timeout_ms)
+    micro_batch = _MicroBatch(state, outcome, ends, client_timeout_ms)
     for source, event in events:
         if isinstance(event, GroupEvent):
             micro_batch.apply_group_event(source, event)
@@ -104,12 +104,15 @@ class _MicroBatch:
     """One micro-batch in one bucket: differences to the state before it."""
 
     _state: CoordinatorState
-    _delta: CoordinatorDelta
     outcome: CoordinatorOutcome
     ends: "PendingEnds"
     _client_timeout_ms: int
     _alarms: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
     _wakes: set[tuple[str, int]] = field(default_factory=set)
+
+    @property
+    def _delta(self) -> CoordinatorDelta:
+        return self.outcome.delta
 
     def apply_group_event(self, source: Source, event: GroupEvent) -> None:
         """Bind a group to its parent, or delete it, and end it on its other parents."""
@@ -257,7 +260,14 @@ class _MicroBatch:
 
 @dataclass
 class PendingEnds:
-    """Pending ends of one bucket in a micro-batch; takes the arguments of `follow`."""
+    """Pending ends of one bucket in a micro-batch.
+
+    Args:
+        state: the bucket before the micro-batch; not changed.
+        delta: takes the changes.
+        inner_multi: `**` is allowed inside a pattern.
+        max_later_bytes: size in bytes of the requests in one record.
+    """
 
     _state: CoordinatorState
     _delta: CoordinatorDelta

@@ -309,6 +309,21 @@ STEPS: dict[str, list[tuple[list[Event], Written]]] = {
 }
 """By the rule: micro-batches, with the values of the records written back. The timeout is an hour."""
 
+ASKED_AGAIN = "a client that asked again is not forgotten when its end arrives"
+LEFT = {(KEY, "p"): PendingEnd(place(1), False, False, place(1))}
+STATES: dict[tuple[str, int], CoordinatorState] = {
+    ("only what it asked for before is ended", 1): CoordinatorState(
+        leases={KEY: ClientLease(("q",), place(2))}, pending=LEFT
+    ),
+    ("a client is ended once", 3): CoordinatorState(clock=3_000 + HOUR),
+    (ASKED_AGAIN, 3): CoordinatorState(leases={KEY: ClientLease(("p",), place(3))}, clock=2_000 + HOUR),
+    ("an alarm wakes a shard once", 4): CoordinatorState(clock=8_000),
+}
+"""By the rule and the number of a micro-batch: the state after it."""
+
+PENDING = {"what it asks for since is repeated with its end": dict(enumerate([0, 2, 2, 1, 1, 0]))}
+"""By the rule: numbers of pending ends after each micro-batch."""
+
 
 @pytest.mark.rule("requests-elsewhere", case="who leaves elsewhere is not reported")
 @pytest.mark.rule("unknown-group", case="requests of an unknown group are not reported")
@@ -323,8 +338,10 @@ STEPS: dict[str, list[tuple[list[Event], Written]]] = {
 @pytest.mark.parametrize("rule", STEPS)
 def test_steps_of_a_bucket(rule: str) -> None:
     bucket = Bucket(timeout=HOUR)
-    for events, written in STEPS[rule]:
+    for number, (events, written) in enumerate(STEPS[rule]):
         assert bucket.then(*events) == written
+        assert STATES.get((rule, number), bucket.state) == bucket.state
+        assert PENDING.get(rule, {number: len(bucket.state.pending)})[number] == len(bucket.state.pending)
         assert (bucket.outcome.problems, bucket.outcome.ignored) == ([], {})
         for (stream, record), value in zip(bucket.outcome.records, written, strict=True):
             known = Stream.CLOCK if "wake" in value else Stream.SUBSCRIPTIONS if "action" in value else Stream.GROUPS
@@ -335,7 +352,9 @@ def test_steps_of_a_bucket(rule: str) -> None:
 @pytest.mark.rule("no-timeout")
 def test_without_a_timeout_no_client_in_session_is_ended_or_forgotten() -> None:
     bucket = Bucket(request("p", version=3))
-    assert bucket.then(leaves("p", version=2), Tick(2 * VERSION_RETENTION_MS), Tick(1 << 60)) == []
+    assert bucket.then(leaves("p", version=2)) == []
+    assert bucket.then(Tick(2 * VERSION_RETENTION_MS)) == []
+    assert bucket.then(Tick(1 << 60)) == []
 
 
 @pytest.mark.rule("requests-elsewhere")
