@@ -35,7 +35,7 @@ _DISTRIBUTIONS = {"py4j": "pyspark"}
 """Distributions of modules with another name."""
 
 _OF_VERBS = dict.fromkeys(
-    ("advise", "clients", "explain", "groups", "plan", "send", "subscriptions", "tail", "topics"), "inspect"
+    ("advise", "clients", "explain", "groups", "plan", "send", "status", "subscriptions", "tail", "topics"), "inspect"
 )
 """Extras of the verbs that need neither the extra `job` nor an extra of their own name."""
 

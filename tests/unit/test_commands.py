@@ -48,6 +48,7 @@ RUN_BY = {
     "reexpand run": "integration/test_first_event.py",
     "reexpand schema": "unit/records/test_schemas.py",
     "reexpand send": "support/inspecting.py",
+    "reexpand status": "unit/cli/test_status.py",
     "reexpand subscriptions": "support/inspecting.py",
     "reexpand tail": "support/inspecting.py",
     "reexpand topics": "integration/test_permissions.py",

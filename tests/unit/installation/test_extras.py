@@ -79,9 +79,9 @@ def test_a_verb_that_looks_into_a_job_needs_no_spark(arguments: str) -> None:
     """It names the smaller extra; and that one is enough for all that it imports."""
     name = arguments.split(maxsplit=1)[0]
     assert "pip install 'reexpand[inspect]'" in verb(*arguments.split(), *KAFKA).stderr
-    brought = {"msgpack", "numpy"}
+    brought = {"msgpack", "numpy", "prometheus_client"}
     absent = WITHOUT.replace(str(MODULES), str([module for module in MODULES if module not in brought]))
-    verbs = "streaming.cli.ask, streaming.inspect, streaming.inspect.wording"
+    verbs = "streaming.cli.ask, streaming.cli.status, streaming.inspect, streaming.inspect.wording"
     verbs += ", streaming.operations.advise.report"
     code = f"{absent}import {verbs}\nfrom streaming.cli import main\nassert {name!r} in main.commands"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
