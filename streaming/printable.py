@@ -1,4 +1,4 @@
-"""Untrusted text for terminals and logs: it may contain escape sequences, line ends, bidi controls."""
+"""Text for terminals and logs: untrusted characters escaped, and numbers with their nouns."""
 
 import logging
 import re
@@ -35,6 +35,11 @@ def printable_json(document: str) -> str:
     if document.isprintable():
         return document
     return _JSON_UNSAFE.sub(lambda found: found[0] if found[0].isprintable() else _json_escape(found[0]), document)
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def quoted(word: str) -> str:

@@ -12,6 +12,7 @@ from streaming.cli.root import (
     FILE,
     combined,
     connection_options,
+    dialect_option,
     json_option,
     kafka_options,
     main,
@@ -39,7 +40,7 @@ _watch_options = combined(
     "--include", multiple=True, metavar="PATTERN", help="Only topics that one of these patterns matches; repeatable."
 )
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="No topic that one of these matches; repeatable.")
-@click.option("--dialect", default="nats", show_default=True, help="Dialect of --include and --exclude.")
+@dialect_option("Dialect of --include and --exclude.", "nats")
 @click.option("--interval", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between polls.")
 @_watch_options
 def watch_kafka(topic_events: str | None, *, as_json: bool, **given: Any) -> None:

@@ -1,9 +1,12 @@
 """`reexpand explain`, `plan` and `tail`: reasons from the job, dry runs of events, and live updates."""
 
 import json
+import re
+import time
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -28,11 +31,30 @@ asking_options = combined(
 )  # fmt: skip
 """Options of verbs that ask the job, which `inspector` reads."""
 
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+"""Seconds of the units of an age."""
+
 lines_option = json_option("Print JSON, one object per line.")
 kind_option = click.option(
     "--kind", type=click.Choice(["subscription", "group", "topic"]),
     help="Kind of the event. [default: from its fields]",
 )  # fmt: skip
+
+
+def start_time(text: str) -> int:
+    """Return the milliseconds since the epoch of an age, or of a time in ISO 8601.
+
+    Raises:
+        click.BadParameter: it is neither.
+    """
+    age = re.fullmatch(r"(\d+)(s|m|h|d)", text, re.ASCII)
+    try:
+        at = time.time() - int(age[1]) * _UNITS[age[2]] if age else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"expected an age such as 15m, or a time such as 2026-01-31T12:00:00Z, got {text!r}"
+        ) from None
+    return max(0, int(at * 1_000))  # negative numbers have another meaning in Kafka's protocol
 
 
 def job_settings() -> "Settings":
@@ -161,19 +183,36 @@ def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool
 @click.option("--group", help="Only updates of this group.")
 @click.option("--client", help="Only updates of this client.")
 @click.option("--topic", metavar="PATTERN", help="Only updates of matching topics; a pattern or a name.")
-@click.option("--dialect", default="lite", show_default=True, help="Dialect of --topic.")
+@root.dialect_option("Dialect of --topic.")
 @click.option("--op", type=click.Choice(["ADD", "REMOVE"]), help="Only additions, or only removals.")
 @click.option("--from-beginning", is_flag=True, help="Start with the first existing update.")
-@click.option("--once", is_flag=True, help="Stop at the end of the topic.")
+@click.option(
+    "-o", "--offset", type=int, metavar="N",
+    help="Start at this offset of each partition; -10: ten offsets before its end.",
+)  # fmt: skip
+@click.option(
+    "--since", type=start_time, metavar="TIME",
+    help="Start with the first update after this time: an age such as 90s, 15m, 2h or 7d, or 2026-01-31T12:00:00Z.",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="Stop at the end of the topic. Starts at its beginning by default.")
 @click.option("--count", type=click.IntRange(1), help="Stop after this number of updates.")
 @json_option("Print each update as in Kafka, one per line.")
 def tail(
-    *, updates: str | None, from_beginning: bool, once: bool, count: int | None, as_json: bool, **given: Any
+    *,
+    updates: str | None,
+    from_beginning: bool,
+    offset: int | None,
+    since: int | None,
+    once: bool,
+    count: int | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Follow the updates of the job, until Ctrl-C.
 
-    It starts after the last update, or with --from-beginning at the first. Compaction keeps only the last update of
-    each row. The command commits no offsets and joins no group.
+    It starts after the last update, unless --from-beginning, --offset or --since is given. Offsets include the
+    markers of transactions, so --offset -10 shows at most ten updates of each partition. A time without an offset from
+    UTC is local. Compaction keeps only the last update of each row. The command commits no offsets and joins no group.
 
     Exit code 0, also after Ctrl-C; 1 if the topic cannot be read, 2 if an option is invalid.
 
@@ -181,15 +220,21 @@ def tail(
     Example:
       reexpand tail --bootstrap-servers broker:9092 --client c1
       reexpand tail --topic 'eu__**' --op ADD --from-beginning --once --json
+      reexpand tail --since 15m
+      reexpand tail -o -10 --once
     """
     from streaming.inspect import wording
     from streaming.inspect.following import Chosen, UpdatesFollower
 
+    if from_beginning + (offset is not None) + (since is not None) > 1:
+        raise click.UsageError("give one of --from-beginning, --offset and --since")
     check_pattern(given["topic"], given["dialect"], "--topic")
     settings = root.settings(updates=updates)
+    if from_beginning or (once and offset is None):
+        offset = 0
     show = wording.as_json if as_json else wording.update
     try:
-        with UpdatesFollower(settings, from_beginning=from_beginning or once) as follower:
+        with UpdatesFollower(settings, offset=offset, since=since) as follower:
             for update in islice(follower.updates(Chosen(**given), to_end=once), count):
                 output.line(show(update))
     except KeyboardInterrupt:

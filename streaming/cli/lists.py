@@ -11,8 +11,7 @@ import click
 from streaming.cli import output
 from streaming.cli.ask import asking_options, check_pattern, inspector, lines_option
 from streaming.cli.local import topics
-from streaming.cli.root import combined, main
-from streaming.errors import NotPlaced
+from streaming.cli.root import combined, dialect_option, main
 
 if TYPE_CHECKING:
     from streaming.inspect import Inspector, Page
@@ -92,10 +91,19 @@ def _show_details(
             output.line(wording.as_json(shown) if as_json else f"  {parent}: {line(item)}")
 
 
+def _parent(job: "Inspector", given: str | None) -> str:
+    """Return the given parent, or the only one, and show its name."""
+    if given is not None:
+        return given
+    only = job.only_parent()
+    output.line(f"parent topic {only}", err=True)
+    return only
+
+
 _list_options = combined(
     click.option("--parent", help="Parent topic."),
     click.option("--pattern", help="Only items with an equal or matching name."),
-    click.option("--dialect", default="lite", show_default=True, help="Dialect of --pattern."),
+    dialect_option("Dialect of --pattern."),
     click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum of shown items."),
     click.option("--all", "everything", is_flag=True, help="Show all items."),
     lines_option,
@@ -113,27 +121,28 @@ _who_options = combined(
 def list_topics(**given: Any) -> None:
     """List the lite topics of a parent, in order of creation.
 
+    Without --parent, the job must have groups and clients on one parent only.
+
     \b
     Example:
+      reexpand topics list
       reexpand topics list --parent orders --pattern 'eu__**' --limit 20
     """
     from streaming.inspect import wording
 
     def pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
-        if chosen.parent is None:
-            raise NotPlaced("topics are listed per parent topic: add --parent")
-        return job.topics(chosen.parent, chosen.filter(), limit=chosen.page)
+        return job.topics(_parent(job, chosen.parent), chosen.filter(), limit=chosen.page)
 
     _List(**given).show(pages, wording.topic)
 
 
 @topics.command("show")
 @click.argument("topic")
-@click.option("--parent", required=True, help="Parent topic.")
+@click.option("--parent", help="Parent topic. [default: the only parent with groups or clients]")
 @lines_option
 @asking_options
 @click.pass_context
-def show_topic(ctx: click.Context, *, topic: str, parent: str, as_json: bool) -> None:
+def show_topic(ctx: click.Context, *, topic: str, parent: str | None, as_json: bool) -> None:
     """Show a lite topic and its receivers.
 
     Exit code 1 if the topic does not exist.
@@ -145,6 +154,7 @@ def show_topic(ctx: click.Context, *, topic: str, parent: str, as_json: bool) ->
     from streaming.inspect import wording
 
     with inspector() as job:
+        parent = _parent(job, parent)
         found = job.topic(parent, topic)
     output.lines(wording.as_json(found) if as_json else wording.topic_details(topic, parent, found))
     ctx.exit(0 if found.topic else 1)
@@ -191,14 +201,14 @@ def show_subscription(**given: Any) -> None:
 
 
 def _show_subscriptions(chosen: _List) -> None:
-    """List the subscriptions on the given parent, or on the parents of the client or group."""
+    """List the subscriptions on the given parent, on the parents of the client or group, or on the only parent."""
     from streaming.inspect import wording
 
     def pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
         if chosen.parent is not None:
             parents = {chosen.parent}
         elif chosen.client is None and chosen.group is None:
-            raise NotPlaced("add --parent, or --client or --group to use their parents")
+            parents = {_parent(job, None)}
         else:
             parents = {parent for lease in job.leases(chosen.client, chosen.group) for parent in lease.parents}
         for parent in sorted(parents):

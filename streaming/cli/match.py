@@ -12,7 +12,7 @@ import click
 
 import matcher
 from matcher.dialects import POLICIES
-from streaming.cli.root import combined, json_option, main
+from streaming.cli.root import combined, dialect_option, json_option, main
 from streaming.errors import RefusalError
 from streaming.printable import printable
 
@@ -28,10 +28,7 @@ class PatternSyntax(NamedTuple):
 
 
 _syntax_options = combined(
-    click.option(
-        "--dialect", type=click.Choice(list(matcher.DIALECTS)), default="lite", show_default=True,
-        help="Dialect of patterns and topics.",
-    ),
+    dialect_option("Dialect of patterns and topics."),
     click.option(
         "--policy", type=click.Choice(POLICIES),
         help="Match policy (wamp only); without one, patterns are read in the notation with '*'.",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from matcher.dialects import DIALECTS
 from matcher.errors import MatcherError
 from streaming.cli.output import VARIABLE, Form, log, log_as, say_error, set_up
 from streaming.errors import ExtraMissing, ReexpandError, RefusalError
@@ -184,6 +185,13 @@ checkpoint_option = click.option("--checkpoint", help="Checkpoint of the job: it
 def json_option(text: str) -> Callable[[F], F]:
     """Return the option for output in JSON, with its help text."""
     return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def dialect_option(text: str, default: str | None = "lite") -> Callable[[F], F]:
+    """Return the option for the dialect of patterns, with its help text."""
+    return click.option(
+        "--dialect", type=click.Choice(list(DIALECTS)), default=default, show_default=default is not None, help=text
+    )
 
 
 updates_option = click.option("--updates", help="Updates topic of the job. [default: lite-subscription-updates]")

@@ -4,9 +4,11 @@ from typing import IO, Any
 
 import click
 
+from matcher.dialects import POLICIES
 from streaming.cli import output
 from streaming.cli.ask import asking_options, inspector, job_settings, kind_option, lines_option, read_record, stream
-from streaming.cli.root import combined, main
+from streaming.cli.root import combined, dialect_option, main
+from streaming.printable import counted
 
 _ACTIONS = {
     "replace": "COMPLETE_ADD", "add": "PARTIAL_ADD", "remove": "PARTIAL_REMOVE", "leave": "COMPLETE_REMOVE"
@@ -68,7 +70,7 @@ def _send(kind: str | None, record: dict[str, Any], text: bytes | None = None, *
     if as_json:
         click.echo(wording.as_json({"place": place, "updates": len(found)}))
     else:
-        click.echo(f"the job has read it: {wording.counted(len(found), 'update')}", err=True)
+        click.echo(f"the job has read it: {counted(len(found), 'update')}", err=True)
 
 
 @send.command("topic")
@@ -103,8 +105,8 @@ def send_topic(
     help="Change of the client's set.",
 )  # fmt: skip
 @click.option("--version", type=int, help="Version of the request.")
-@click.option("--dialect", help="Dialect of the entries. [default: lite]")
-@click.option("--policy", help="Match policy, in dialect wamp.")
+@dialect_option("Dialect of the entries. [default: lite]", None)
+@click.option("--policy", type=click.Choice(POLICIES), help="Match policy, in dialect wamp.")
 @click.option("--sql", help="SQL92 selector of the group.")
 @click.option("--tag", help="TAG selector of the group.")
 @_sending_options

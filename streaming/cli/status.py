@@ -3,9 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from http.client import HTTPConnection, HTTPException
 from typing import Any, Final, NamedTuple, Self
-from urllib.parse import urlsplit
 
 import click
 
@@ -98,6 +96,8 @@ class _Job(NamedTuple):
         return _Scrape.of(self._get("/metrics"))
 
     def _get(self, path: str) -> str:
+        from http.client import HTTPConnection, HTTPException
+
         connection = HTTPConnection(self.host, self.port, timeout=self.timeout)
         try:
             connection.request("GET", path, headers={"Accept": "text/plain"})
@@ -116,6 +116,8 @@ def _job(text: str, timeout: float) -> _Job:
     Raises:
         click.BadParameter: it is no address.
     """
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(text if "//" in text else f"//{text}")
         host, port = parts.hostname, parts.port

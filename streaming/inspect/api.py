@@ -206,6 +206,19 @@ class Inspector:
         self.bindings("")
         return list(follower.updates(Chosen(source=place), to_end=True))
 
+    def only_parent(self) -> str:
+        """Return the only parent topic with a group or a client; raise `NotPlaced` if there are none or several."""
+        known = self._overview(Question("", Ask.CLIENTS, limit=MAX_ITEMS))
+        parents = {each.parent for each in known.bindings} | {name for each in known.leases for name in each.parents}
+        if len(parents) == 1:
+            return parents.pop()
+        shown = ", ".join(sorted(parents)[:_SHOWN])
+        raise NotPlaced(
+            f"groups and clients are on several parent topics: name one with --parent ({shown})"
+            if parents
+            else "the job has no group and no client, which would name the parent topic: add --parent"
+        )
+
     def bindings(self, group: str | None = None) -> tuple[BindingFacts, ...]:
         """Return the parents of groups."""
         return self._overview(Question("", Ask.GROUPS, group=group, limit=MAX_ITEMS)).bindings

@@ -61,17 +61,22 @@ class UpdatesFollower:
 
     Args:
         settings: addresses, topics and client options.
-        from_beginning: start with the first stored update instead of after the last.
+        offset: first offset of each partition, or a negative distance from its end; None for its end.
+        since: time in milliseconds since the epoch instead of the offset.
     """
 
-    def __init__(self, settings: Settings, *, from_beginning: bool = False) -> None:
+    def __init__(self, settings: Settings, *, offset: int | None = None, since: int | None = None) -> None:
         self._topic = settings.updates
         servers, options = settings.bootstrap_servers, for_librdkafka(settings)
         with ExitStack() as stack:
             self._reader = stack.enter_context(TopicReader(servers, options, {"auto.offset.reset": "earliest"}))
             spans = self._reader.spans([self._topic])
+            found = {} if since is None else self._reader.offsets_at(since, spans)
             self._open = stack.pop_all()
-        self._starts = {partition: span.start if from_beginning else span.end for partition, span in spans.items()}
+        self._starts = {
+            partition: first_offset(span, offset if since is None else found[partition])
+            for partition, span in spans.items()
+        }
 
     def __enter__(self) -> Self:
         return self
@@ -99,3 +104,10 @@ class UpdatesFollower:
         self._reader.start(self._starts)
         while True:
             yield self._reader.poll(0.2)
+
+
+def first_offset(span: Span, offset: int | None) -> int:
+    """Return the first offset to read, within the span."""
+    if offset is None:
+        return span.end
+    return min(max(offset if offset >= 0 else span.end + offset, span.start), span.end)

@@ -9,7 +9,7 @@ import orjson
 from matcher.dialects import get_dialect
 from streaming.inspect.api import Explanation, Filter
 from streaming.inspect.planning import DryRun
-from streaming.printable import printable, printable_json
+from streaming.printable import counted, printable, printable_json
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,
@@ -168,11 +168,6 @@ def dry_run(found: DryRun) -> str:
     lines += (f"dead letter: {problem.reason}: {problem.message}" for problem in found.problems)
     lines += (f"ignored: {reason}" for reason in found.ignored)
     return "\n".join(map(printable, lines))
-
-
-def counted(number: int, one: str, several: str = "") -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def list_end(shown: int, total: int, *, more: bool) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from streaming.printable import counted
+
 BEHIND_SECONDS: Final = 60.0
 """Lag in seconds above which a ready job counts as catching up."""
 
@@ -142,7 +144,10 @@ class Health:
             return Condition.CATCHING_UP, "the query is running; its lag is not yet known"
         records, seconds = self._lag
         if self.is_catching_up:
-            return Condition.CATCHING_UP, f"{records:,} records are unread, the oldest for {seconds:.0f} s"
+            return (
+                Condition.CATCHING_UP,
+                f"{counted(records, 'record is', 'records are')} unread, the oldest for {seconds:.0f} s",
+            )
         return Condition.READY, self._about
 
     def _hung(self) -> str | None:

@@ -21,7 +21,7 @@ from streaming.monitor.batch import TOTAL, BatchReport, LagMeter
 from streaming.monitor.health import Condition, Health
 from streaming.monitor.metrics import Metrics, ProcessMemory
 from streaming.monitor.server import HttpServer, routes
-from streaming.printable import quoted
+from streaming.printable import counted, quoted
 from streaming.records.model import Reason
 from streaming.spark import positions
 from streaming.spark.checkpoint import CheckpointFiles
@@ -231,7 +231,7 @@ class QueryMonitor:
         elif left and now >= self._next_news:
             self._next_news = now + _NEWS_SECONDS
             self._has_told = True
-            log.info("catching up: %s records left, %s", f"{left:,}", self._pace(left, rate))
+            log.info("catching up: %s left, %s", counted(left, "record"), self._pace(left, rate))
 
     def _pace(self, left: int, rate: float) -> str:
         if rate:
@@ -337,9 +337,9 @@ def _write(progress: dict[str, Any], total: Counter[str]) -> None:
     milliseconds = progress["durationMs"].get(TOTAL, 0)
     log.log(
         logging.INFO if total else logging.DEBUG,
-        "micro-batch %d: %d records in %d ms: %s",
+        "micro-batch %d: %s in %d ms: %s",
         progress["batchId"],
-        progress["numInputRows"],
+        counted(progress["numInputRows"], "record"),
         milliseconds,
         ", ".join(f"{count} {name}" for name, count in sorted(total.items())) or "no change",
         extra={

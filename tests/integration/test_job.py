@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from kafka import KafkaConsumer
 
 from matcher.selectors import BloomFilter
+from streaming.cli import main
 from streaming.kafka.permissions import lag_group
 from streaming.kafka.topics import configure
 from streaming.oracle import Effective
@@ -252,6 +254,11 @@ def test_metrics_health_and_offsets_of_a_job_that_works(shared: Shared) -> None:
     assert all(sample(address, "reexpand_memory_bytes", process=each) > 1e7 for each in ("driver", "jvm", "workers"))
     assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
     assert probe(f"{address}/healthz")[1]["state"] == "ready"
+    status = CliRunner().invoke(main, ["status", "--http", address.partition("//")[2], "--interval", "0", "--json"])
+    found = json.loads(status.stdout)
+    assert (status.exit_code, found["topics"]) == (0, sample(address, "reexpand_topics"))
+    assert found["dead_letters_by_reason"]["not-json"] >= 1
+    assert found["micro_batch_seconds"]["total"] > found["micro_batch_seconds"]["work"] > 0
     topic = streams.settings.topic_events
     assert eventually(lambda: sample(address, "reexpand_input_lag_records", input=topic) == 0, 60, 0.5)
     ends = streams.ends(topic, committed=False)

@@ -60,8 +60,29 @@ def assert_the_job_explains_itself(streams: Streams) -> None:
     assert (code, sum(each["removes"] for each in lines[0]["parents"])) == (0, moved.removes)
     code, lines = verb(streams, "tail", "--once", "--client", "nats", "--topic", "fleet.us")
     assert (code, [line["liteTopic"] for line in lines]) == (0, ["fleet.us"])
+    assert_updates_are_followed_from_a_place(streams)
+    code, _ = verb(streams, "topics", "list", "--timeout", "60")
+    assert code == 2, "there are several parents"
     assert streams.relation() == before
     code, lines = verb(streams, "send", "topic", "fleet.cn", "--parent", "d", "--wait", "--timeout", "60")
     assert code == 0
     assert [(line["op"], line["clientId"]) for line in lines[:-1]] == [("ADD", "nats")]
     assert lines[-1]["updates"] == 1
+
+
+def assert_updates_are_followed_from_a_place(streams: Streams) -> None:
+    """By offset, from the beginning or the end, and by time."""
+
+    def followed(*start: str) -> list[str]:
+        code, lines = verb(streams, "tail", "--once", *start)
+        assert code == 0
+        return sorted(map(json.dumps, lines))
+
+    everything = followed()
+    assert everything
+    for start in (["-o", "0"], ["-o", "-1000000"], ["--since", "1d"], ["--since", "2026-01-01T00:00:00Z"]):
+        assert followed(*start) == everything, start
+    assert followed("--since", "0s") == []
+    last = followed("-o", "-3")
+    assert 0 < len(last) < len(everything)
+    assert set(last) <= set(everything)

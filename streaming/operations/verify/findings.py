@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming.printable import printable
+from streaming.printable import counted, printable
 
 
 class Fault(StrEnum):
@@ -220,15 +220,11 @@ def _record(record: UpdateRecord | None) -> str:
 
 
 def _verdict(findings: Findings) -> str:
-    repaired = f"{_counted(findings.repaired, 'row was', 'rows were')} repaired; " if findings.repaired else ""
+    repaired = f"{counted(findings.repaired, 'row was', 'rows were')} repaired; " if findings.repaired else ""
     if findings.is_right:
         return f"{repaired}the relation is right"
     wrong = sum(count for fault, count in findings.by_fault().items() if fault not in UNDECIDED)
-    parts = [_counted(wrong, "difference", "differences")] if wrong else []
+    parts = [counted(wrong, "difference")] if wrong else []
     if findings.damaged:
         parts.append("a damaged state" if len(findings.damaged) == 1 else f"{len(findings.damaged):,} damaged states")
     return f"{repaired}the relation is wrong: {', '.join(parts)}"
-
-
-def _counted(number: int, one: str, several: str) -> str:
-    return f"{number:,} {one if number == 1 else several}"

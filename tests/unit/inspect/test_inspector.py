@@ -67,6 +67,15 @@ def test_without_a_parent_it_is_that_of_the_client_and_any_other_is_named() -> N
         inspector_after(asks("x"), asks("x", topic="q")).explain("c", "x")
 
 
+def test_the_only_parent_is_that_of_all_groups_and_clients() -> None:
+    for values in ([group()], [asks("x")], [group(), asks("x", group="h", clientId="d"), *TOPICS]):
+        assert inspector_after(*values).only_parent() == "p"
+    with pytest.raises(NotPlaced, match=r"several parent topics: name one with --parent \(p, q\)"):
+        inspector_after(group(), asks("x", topic="q", group="h")).only_parent()
+    with pytest.raises(NotPlaced, match="no group and no client, which would name the parent topic: add --parent"):
+        inspector_after(*TOPICS).only_parent()
+
+
 def test_every_group_of_a_client_is_explained_unless_one_is_named() -> None:
     inspector = inspector_after(group(), asks("*__1"), asks("a__1", group="h"), *TOPICS)
     explained = {(each.pair.group, each.received) for each in inspector.explain("c", "a__1", parent="p")}

@@ -4,14 +4,17 @@ import json
 from typing import Any
 
 import pytest
+from click import BadParameter
 from click.testing import CliRunner
 
 from matcher import InvalidPattern
 from streaming.cli import main
+from streaming.cli.ask import start_time
 from streaming.config import load
 from streaming.inspect import wording
-from streaming.inspect.following import Chosen
+from streaming.inspect.following import Chosen, first_offset
 from streaming.inspect.planning import PlannedRecord, read, stream_of, text_of
+from streaming.kafka.reader import Span
 from streaming.records.model import Stream
 from streaming.worker.bounds import bounds_of
 from streaming.worker.inquiry.model import EventPlace
@@ -103,7 +106,10 @@ def test_updates_are_chosen(chosen: Chosen, takes: bool) -> None:  # noqa: FBT00
     ("words", "option"),
     [
         (("tail", "--topic", "a*"), "--topic"),
-        (("tail", "--topic", "a", "--dialect", "klingon"), "--topic"),
+        (("tail", "--topic", "a", "--dialect", "klingon"), "--dialect"),
+        (("tail", "--since", "yesterday"), "--since"),
+        (("tail", "--since", "1d", "-o", "-10"), "--offset"),
+        (("tail", "--from-beginning", "-o", "7"), "--offset"),
         (("topics", "list", "--parent", "p", "--pattern", "a*"), "--pattern"),
         (("send", "topic", "t", "--parent", "p", "--property", "red"), "--property"),
         (("send", "group", "g"), "--delete"),
@@ -114,6 +120,37 @@ def test_a_wrong_option_is_told_without_a_broker(words: tuple[str, ...], option:
     assert result.exit_code == 2
     assert option in result.stderr
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("90s", 1_800_000_000_000 - 90_000),
+        ("15m", 1_800_000_000_000 - 15 * 60_000),
+        ("2h", 1_800_000_000_000 - 2 * 3_600_000),
+        ("7d", 1_800_000_000_000 - 7 * 86_400_000),
+        ("999999d", 0),
+        ("0001-01-02T00:00:00Z", 0),
+        ("2027-01-15T08:00:00Z", 1_800_000_000_000),
+        ("2027-01-15T09:00:00.5+01:00", 1_800_000_000_500),
+    ],
+)
+def test_a_time_is_an_age_or_a_moment(text: str, milliseconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000)
+    assert start_time(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "15", "-1h", "1.5h", "15 m", "1w", "2027-13-01", "٣h"])
+def test_other_texts_are_no_time(text: str) -> None:
+    with pytest.raises(BadParameter, match="expected an age such as 15m, or a time such as"):
+        start_time(text)
+
+
+@pytest.mark.parametrize(
+    ("offset", "start"), [(None, 20), (0, 5), (4, 5), (7, 7), (21, 20), (-1, 19), (-15, 5), (-16, 5)]
+)
+def test_an_offset_counts_from_the_end_if_negative(offset: int | None, start: int) -> None:
+    assert first_offset(Span(5, 20), offset) == start
 
 
 def test_a_misplaced_option_and_an_invalid_event_are_told() -> None:

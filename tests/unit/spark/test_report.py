@@ -55,10 +55,10 @@ NOT_APPLIED = (
             ],
             [
                 (logging.INFO, "micro-batch 3: 5 records in 7 ms: 2 add, 1 remove"),
-                (logging.INFO, "micro-batch 4: 1 records in 7 ms: 1 dead-letter"),
+                (logging.INFO, "micro-batch 4: 1 record in 7 ms: 1 dead-letter"),
             ],
         ),
-        ([progress(3, 1), progress(4, 0)], [(logging.DEBUG, "micro-batch 3: 1 records in 7 ms: no change")]),
+        ([progress(3, 1), progress(4, 0)], [(logging.DEBUG, "micro-batch 3: 1 record in 7 ms: no change")]),
         (
             [progress(1, 2, {**FAILURES, "dead-letter:not-applicable": 9})],
             [
@@ -107,4 +107,4 @@ def test_a_literal_group_that_is_sent_patterns_is_warned_of_once(caplog: pytest.
     assert [level for level, _ in said] == [logging.DEBUG, logging.WARNING, logging.INFO]
     assert "clients of the group 'billing' ask for patterns on 'orders', as 'eu__**'" in said[1][1]
     assert "reexpand send group --wildcard --parent=orders -- billing" in said[1][1]
-    assert said[2][1] == "micro-batch 2: 1 records in 7 ms: 1 add"
+    assert said[2][1] == "micro-batch 2: 1 record in 7 ms: 1 add"
