@@ -5,6 +5,7 @@ import ipaddress
 import json
 import logging
 import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,10 @@ _FILE_VARIABLE: Final = "REEXPAND_CONFIG"
 """Environment variable with the path of the TOML file."""
 
 _LARGEST_PORT: Final = 65_535
+
+_SIZE: Final = re.compile(r"(\d{1,9})([kmg])", re.IGNORECASE | re.ASCII)
+_SHIFTS: Final = {"k": 10, "m": 20, "g": 30}
+"""Powers of two of the units of sizes, which are those of Java."""
 
 _OTHER_VARIABLES: Final = (_FILE_VARIABLE, "REEXPAND_HTTP_TOKEN", "REEXPAND_LOG_FORMAT")
 """Environment variables that are not settings."""
@@ -197,6 +202,14 @@ class Settings(BaseSettings):
     def _check_address(cls, text: str) -> str:
         parse_address(text)
         return text
+
+    @field_validator(
+        "max_value_bytes", "max_name_bytes", "state_cache_bytes", "rocksdb_bytes", "heap_bytes", mode="before"
+    )
+    @classmethod
+    def _read_size(cls, value: Any) -> Any:
+        found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        return int(found[1]) << _SHIFTS[found[2].lower()] if found else value
 
     @field_validator("kafka_options", "groups", "http_token_file")
     @classmethod

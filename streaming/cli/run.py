@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args, get_origin
 
 import click
 
@@ -41,14 +41,16 @@ def _setting_options() -> tuple[click.Option, ...]:
         shown = isinstance(field.default, str | int | float) and field.default is not False
         help_text = (field.description or "") + (f" [default: {field.default}]" if shown else "")
         option = f"--{name.replace('_', '-')}"
-        is_number = any(kind in str(field.annotation) for kind in ("int", "float"))
-        form: dict[str, Any] = {
-            "multiple": name == "shards",
-            "metavar": "PARENT=N" if name == "shards" else "N" if is_number else "TEXT",
-        }
-        if field.annotation is bool:
+        is_number = any(each in str(field.annotation) for each in ("int", "float"))
+        kind = "SIZE" if name.endswith("_bytes") else "N" if is_number else "TEXT"
+        form: dict[str, Any] = {"metavar": kind}
+        if name == "shards":
+            form = {"multiple": True, "metavar": "PARENT=N"}
+        elif field.annotation is bool:
             option = f"{option}/--no-{name.replace('_', '-')}"
             form = {"is_flag": True}
+        elif get_origin(field.annotation) is Literal:
+            form = {"type": click.Choice(get_args(field.annotation))}
         options.append(click.Option([option], default=None, help=help_text, **form))
     return tuple(options)
 
@@ -117,12 +119,12 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
     Example:
       reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --shards orders=16
     """
+    if take_over and stands_by:
+        raise click.UsageError("--take-over replaces the other driver, --standby waits for its end: use one of them.")
+    settings = load(config_file, given)  # first: the imports take seconds
     from streaming.console.server import JobConsole
     from streaming.spark import service
 
-    if take_over and stands_by:
-        raise click.UsageError("--take-over replaces the other driver, --standby waits for its end: use one of them.")
-    settings = load(config_file, given)
     provide_java()
     page = JobConsole(settings)
     service.run(settings, take_over=take_over, accept_topics=accept_topics, stands_by=stands_by, page=page)

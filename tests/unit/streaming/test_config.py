@@ -1,6 +1,9 @@
 """Settings: where they come from, and what is said of those that are wrong."""
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +55,38 @@ def test_the_largest_name_is_the_one_that_an_update_has_room_for() -> None:
     assert load({"bootstrap_servers": "b:1", "checkpoint": "/c"}).max_name_bytes == MAX_NAME_BYTES
     with pytest.raises(ConfigInvalid, match=r"max_name_bytes must be at most 16384, not '16385'"):
         load({"bootstrap_servers": "b:1", "checkpoint": "/c", "max_name_bytes": "16385"})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2g", 2 << 30), ("600M", 600 << 20), ("1048576k", 1 << 30), ("600000000", 600_000_000)]
+)
+def test_a_size_may_have_a_unit(text: str, size: int, run: Run, started: list[Settings]) -> None:
+    """On the command line, and in a variable."""
+    run(*NEEDED, "--heap-bytes", text)
+    assert started.pop().heap_bytes == size
+    run(*NEEDED, "--rocksdb-bytes", text)
+    assert started.pop().rocksdb_bytes == size
+
+
+@pytest.mark.parametrize("text", ["2t", "2 g", "g", "-2g", "1.5g", "2gb", ""])
+def test_another_unit_is_refused(text: str, run: Run) -> None:
+    assert_refused(run(*NEEDED, "--state-cache-bytes", text), "state_cache_bytes must be a whole number", repr(text))
+
+
+def test_a_choice_is_in_the_help(run: Run) -> None:
+    result = CliRunner().invoke(main, ["run", "--help"])
+    assert "--delivery [exactly-once|at-least-once]" in result.output
+    assert "--heap-bytes SIZE" in result.output
+    assert_refused(run(*NEEDED, "--delivery", "twice"), "--delivery", "'exactly-once', 'at-least-once'")
+
+
+def test_a_missing_setting_is_told_before_spark_is_imported() -> None:
+    code = "import sys; from streaming.cli import main; main(['run'], standalone_mode=False)"
+    code = f"try:\n    {code}\nfinally:\n    print(sorted({{'pyspark', 'uvicorn', 'numpy'}} & sys.modules.keys()))"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "bootstrap_servers is required" in result.stderr
+    assert result.stdout == "[]\n"
 
 
 def assert_refused(result: Result, *said: str) -> None:
