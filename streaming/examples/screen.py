@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from shlex import quote
+from shutil import which
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -14,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.examples.scenario import ORDERS
-from streaming.printable import printable
+from streaming.printable import counted, printable
 from streaming.records.updates import Op
 
 if TYPE_CHECKING:
@@ -31,14 +33,23 @@ _LEGEND = (
     ("!", "yellow", "dead letter: the event could not be applied, with the reason"),
 )
 _NOTES = (
-    "lazy: a topic changed, and was matched with patterns. eager: a subscription changed, and was matched with topics.",
-    "The time at the end of a line is the latency from the event in Kafka to the update.",
+    "lazy: a topic changed, and was matched with patterns",
+    "eager: a subscription changed, and was matched with topics",
+    "seconds at the end: latency from the event in Kafka to the update",
 )
 _CLIENT_WIDTH = 15
 _TOPIC_WIDTH = 34
 _PATTERN_WIDTH = 25
 _CAUSE_WIDTH = 23
 _DIFFERENCES_SHOWN = 10
+_INDENT = 12
+"""Columns before the text of an update, and before the following lines of a text that is too long for a terminal."""
+
+_UPDATE_WIDTH = 118
+"""Columns of a line with an update; narrower terminals get two lines."""
+
+_COMMAND_WIDTH = 76
+"""Characters of the longest command in one line."""
 
 
 class Screen:
@@ -131,14 +142,17 @@ class Screen:
         else:
             by = f"by {', '.join(update.patterns)}"
         cause = f"{path}: {update.cause.lower().replace('_', ' ')}"
-        self.line(
-            Text.assemble(
-                "  ",
-                (f"{mark} {row.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style),
-                f" {by:{_PATTERN_WIDTH}} {cause:{_CAUSE_WIDTH}} ",
-                (f"{latency / 1000:5.2f} s{' (cold)' if cold else ''}", "dim" if cold else "bold"),
-            )
+        what = Text.assemble("  ", (f"{mark} {row.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style))
+        why = Text.assemble(
+            f"{by:{_PATTERN_WIDTH}} {cause:{_CAUSE_WIDTH}} ",
+            (f"{latency / 1000:5.2f} s{' (cold)' if cold else ''}", "dim" if cold else "bold"),
         )
+        if self._console.is_terminal and self._console.width < _UPDATE_WIDTH:
+            what.rstrip()
+            self.line(what)
+            self._print(Text.assemble(" " * _INDENT, why))
+        else:
+            self.line(Text.assemble(what, " ", why))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Show a dead letter: reason, message and source."""
@@ -192,7 +206,9 @@ class Screen:
         self._print(Text())
         self._print(Text(f"Kafka listens on {address}. The log of the job is {log_file}."))
         self._print(Text("Send an event from another terminal to see its updates here:"))
-        self._print(Text(f"  {command}", "cyan"))
+        for option in (" send topic ", " --bootstrap-servers ") if len(command) > _COMMAND_WIDTH else ():
+            command = command.replace(option, f" \\\n   {option}")
+        self._console.print(Text(f"  {command}", "cyan"), soft_wrap=True)
         self._print(Text("Ctrl-C stops everything."))
 
     def _restart_bar(self, what: str, total: int | None, done: int) -> None:
@@ -213,25 +229,27 @@ class Screen:
 
     def _print(self, text: Text) -> None:
         shown = text if text.plain.isprintable() else Text(printable(text.plain))
-        self._console.print(shown, soft_wrap=True)
+        lines = [shown]
+        if self._console.is_terminal and shown.cell_len > self._console.width:
+            first, *others = shown.wrap(self._console, self._console.width - _INDENT)
+            lines = [first, *(Text.assemble(" " * _INDENT, each) for each in others)]
+        for line in lines:
+            self._console.print(line, soft_wrap=True)
 
 
 def by_hand(settings: Settings) -> str:
-    """Return a shell command that sends an event, using only installed packages."""
-    event = json.dumps({"event": "CREATED", "parentTopic": ORDERS, "liteTopic": "eu__globex__order__paid"})
-    return (
-        f"{sys.executable} -c 'from confluent_kafka import Producer; "
-        f'p = Producer({{"bootstrap.servers": "{settings.bootstrap_servers}"}}); '
-        f'p.produce("{settings.topic_events}", """{event}""", "{ORDERS}"); p.flush()\''
-    )
+    """Return a shell command that sends an event."""
+    program = "reexpand" if which("reexpand") else f"{quote(sys.executable)} -m reexpand"
+    event = f"send topic eu__globex__order__paid --parent {ORDERS}"
+    return f"{program} {event} --bootstrap-servers {settings.bootstrap_servers}"
 
 
 def _rows(verdict: Verdict) -> list[tuple[str, Text]]:
     p50, p95 = verdict.percentile_ms(50), verdict.percentile_ms(95)
     latency = "not measured" if p50 is None or p95 is None else f"{p50 / 1000:.2f} s / {p95 / 1000:.2f} s"
     measured = (
-        f"event to update, {len(verdict.latencies_ms)} updates, without the {verdict.cold} of the first, cold "
-        "micro-batch"
+        f"event to update, {counted(len(verdict.latencies_ms), 'update')}, "
+        f"without the {verdict.cold} of the first, cold micro-batch"
     )
     passed, style = ("passed", "green") if verdict.ok else ("FAILED", "bold red")
     return [

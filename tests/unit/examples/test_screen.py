@@ -6,18 +6,22 @@ import io
 import itertools
 import json
 import re
-import shlex
+import subprocess
+import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from streaming.cli import main
 from streaming.config import Settings
 from streaming.examples.scenario import SCENES
 from streaming.examples.screen import Screen
 from streaming.examples.verdict import Coordinates, DeadLetter, ReceivedUpdate, Verdict
 from streaming.oracle import Effective
-from streaming.records.parsing import parse_topic_event
+from streaming.records.model import Stream
 from streaming.records.updates import Cause, Op
 
 WHO = Effective("orders", "audit", "sales-dashboard", "us__globex__invoice__issued")
@@ -124,14 +128,35 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert (update["op"], update["path"], update["latencyMs"]) == ("ADD", "lazy", 340)
 
 
-def test_the_command_for_a_terminal_is_a_command() -> None:
-    """A shell splits it as meant, it is valid Python, and it sends a topic event."""
+@pytest.mark.parametrize("is_on_the_path", [True, False])
+def test_the_command_for_a_terminal_is_a_command(is_on_the_path: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001 - as the table says
+    """A shell splits it as meant, the verb accepts it, and it sends a topic event."""
+    monkeypatch.setattr("streaming.examples.screen.which", lambda name: name if is_on_the_path else None)
     file = io.StringIO()
     Screen(Console(file=file)).kept(SETTINGS, "job.log")
-    command = next(line for line in file.getvalue().splitlines() if "Producer" in line)
-    _, option, program = shlex.split(command)
-    assert option == "-c"
-    compile(program, "by hand", "exec")
-    event = re.search(r'"""(.*?)"""', program)
-    assert event is not None
-    assert parse_topic_event(event[1].encode()).created
+    shown = re.search(r"updates here:\n(.*?\n)Ctrl-C", file.getvalue(), re.DOTALL)
+    assert shown
+    split = subprocess.run(["sh", "-c", f"printf '%s\\n' {shown[1]}"], capture_output=True, text=True, check=True)
+    words = split.stdout.splitlines()
+    program = ["reexpand"] if is_on_the_path else [sys.executable, "-m", "reexpand"]
+    assert words[: len(program)] == program
+    sent: list[Any] = []
+    monkeypatch.setattr("streaming.inspect.planning.send", lambda _, stream, record: sent.append((stream, record)))
+    assert CliRunner().invoke(main, words[len(program) :]).exit_code == 0
+    ((stream, record),) = sent
+    assert (stream, record["parentTopic"], record["event"]) == (Stream.TOPICS, "orders", "CREATED")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_narrow_terminal_gets_whole_words(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Continued lines are indented below the text."""
+    monkeypatch.setattr("streaming.examples.screen.which", lambda name: name)
+    file = io.StringIO()
+    show_everything(Screen(Console(file=file, force_terminal=True, no_color=True, width=width, highlight=False)))
+    lines = [re.sub(r"\x1b\[[\d;?]*[A-Za-z]|\r", "", line) for line in file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    lines = [line for line in lines if not re.search(r"\d+/37 +\d", line)]  # the progress bar
+    updates = [number for number, line in enumerate(lines) if re.search(r" s    [+-] ", line)]
+    assert len(updates) == 2 * len(UPDATES)
+    for number in updates:
+        assert re.match(r" {12}by .* [\d.]+ s( \(cold\))?$", lines[number + 1]), lines[number + 1]
