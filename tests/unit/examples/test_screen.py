@@ -160,3 +160,14 @@ def test_a_narrow_terminal_gets_whole_words(width: int, monkeypatch: pytest.Monk
     assert len(updates) == 2 * len(UPDATES)
     for number in updates:
         assert re.match(r" {12}by .* [\d.]+ s( \(cold\))?$", lines[number + 1]), lines[number + 1]
+
+
+def test_a_long_text_continues_below_its_beginning() -> None:
+    file = io.StringIO()
+    screen = Screen(Console(file=file, force_terminal=True, no_color=True, width=80, highlight=False))
+    words = [f"word{number}" for number in range(40)]
+    screen.dead_letter(replace(LETTER, message=" ".join(words)))
+    lines = re.sub(r"\x1b\[[\d;]*m", "", file.getvalue()).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(line.startswith(" " * 12) for line in lines[1:])
+    assert [word for word in " ".join(lines).split() if word.startswith("word")] == words
