@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter
 
-from streaming.config import Settings
+from streaming.config import Settings, load
 from streaming.coordinator import COORDINATOR
 from streaming.errors import NotPlaced
 from streaming.inspect.asking import ANSWER_SECONDS, BUCKET_KEYS, Inquirer, KeyAnswer
@@ -99,13 +99,16 @@ class Inspector:
     """Client for queries to a running job, as a context manager. Not thread-safe.
 
     Args:
-        settings: addresses, topics and client options; the checkpoint is ignored.
+        settings: addresses, topics and client options, or only Kafka's addresses, if all others are in the environment
+            or default; the checkpoint is ignored.
         timeout: time in seconds to wait for answers.
 
     All methods raise subclasses of `InspectError`: no job answers, the job refuses, or a parent is missing.
     """
 
-    def __init__(self, settings: Settings, timeout: float = ANSWER_SECONDS) -> None:
+    def __init__(self, settings: Settings | str, timeout: float = ANSWER_SECONDS) -> None:
+        if isinstance(settings, str):
+            settings = load({"bootstrap_servers": settings, "checkpoint": "unused"})
         self._inquirer = Inquirer(settings, timeout)
         self._bounds = bounds_of(settings)
         self._routing: dict[str, Routing] = {}

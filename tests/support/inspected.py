@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Collection
 
-from streaming.config import load
 from streaming.coordinator import COORDINATOR
 from streaming.errors import QuestionRefused
 from streaming.inspect import Inspector
@@ -47,7 +46,7 @@ class SimulatedInquirer:
 
 
 def inspector_of(job: Simulation) -> tuple[Inspector, SimulatedInquirer]:
-    inspector = Inspector(load({"bootstrap_servers": "127.0.0.1:1", "checkpoint": "unused"}))
+    inspector = Inspector("127.0.0.1:1")
     inquirer = SimulatedInquirer(job)
     inspector._inquirer = inquirer  # type: ignore[assignment]
     return inspector, inquirer
