@@ -67,6 +67,10 @@ test-histories: .venv/.locked ## 20,000 random histories against the oracle, and
 test-long: setup ## further stories of the real job: topics, time, large records, verification (half an hour)
 	.venv/bin/pytest -m long tests/integration
 
+.PHONY: test-tutorials
+test-tutorials: setup ## the commands of the main page and of tutorials, literally, with the duration of each step
+	.venv/bin/pytest -m "long or not long" -s tests/integration/test_first_event.py tests/integration/test_reading_updates.py
+
 .PHONY: test-fence
 test-fence: setup ## drivers and workers that wake up after they were replaced: five times each (half an hour)
 	REEXPAND_FENCE_ROUNDS=5 .venv/bin/pytest tests/integration/test_fence.py -k wakes_up

@@ -1,9 +1,10 @@
-"""The first event of the main page, and the tutorial on dispatchers: their commands, run in an empty folder."""
+"""The commands of the main page and of the dispatcher's tutorial, run literally and timed in an empty folder."""
 
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +21,16 @@ WAIT_SECONDS = 120
 pytestmark = pytest.mark.long
 
 
-def blocks(page: str) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+def blocks(page: str, language: str = "sh") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+
+
+@contextmanager
+def timed(commands: str) -> Iterator[None]:
+    """Print the duration of a step, which `make test-tutorials` shows."""
+    begun = time.monotonic()
+    yield
+    sys.stdout.write(f"{time.monotonic() - begun:7.1f} s  {commands.strip().splitlines()[0]}\n")
 
 
 class Terminals:
@@ -41,17 +50,29 @@ class Terminals:
                     ["bash", "-c", f"exec {command}"], cwd=self._folder, env=self.environment, stdout=file, stderr=file
                 )
             )
-        assert eventually(lambda: awaited in log.read_text(), WAIT_SECONDS, 0.2), log.read_text()
+        with timed(command):
+            assert eventually(lambda: awaited in log.read_text(), WAIT_SECONDS, 0.2), log.read_text()
         return log.read_text()
+
+    def printed(self) -> str:
+        """Return the output so far of the command that was started last."""
+        return (self._folder / f"{len(self._started) - 1}.log").read_text()
 
     def run(self, commands: str) -> str:
         """Run commands, and return their output."""
-        done = subprocess.run(
-            ["bash", "-e", "-c", commands], cwd=self._folder, env=self.environment, capture_output=True, text=True,
-            timeout=WAIT_SECONDS, check=False,
-        )  # fmt: skip
+        with timed(commands):
+            done = subprocess.run(
+                ["bash", "-e", "-c", commands], cwd=self._folder, env=self.environment, capture_output=True, text=True,
+                timeout=WAIT_SECONDS, check=False,
+            )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def end_last(self) -> None:
+        """Kill the process that was started last."""
+        process = self._started.pop()
+        process.kill()
+        process.wait()
 
     def stop(self) -> None:
         """Interrupt all processes, the last one first, and check that they end in order."""
@@ -91,9 +112,12 @@ def test_the_commands_of_the_main_page_print_an_update(tmp_path: Path) -> None:
     assert re.search(r"^ADD +orders billing/c1 eu__1 +TOPIC_CREATED +eu__\*", output, re.MULTILINE), output
 
 
-def test_the_dispatcher_of_the_tutorial_delivers_a_message(tmp_path: Path) -> None:
-    first, topics, dispatcher, events, message = blocks(DISPATCHER)
+def test_the_dispatcher_of_the_tutorial_prints_a_message(tmp_path: Path) -> None:
+    first, topic, dispatcher, events, *_ = blocks(DISPATCHER)
+    (tmp_path / "dispatcher.py").write_text(blocks(DISPATCHER, "python")[0], encoding="utf-8")
     with servers(first, tmp_path) as terminals:
-        terminals.run(topics)
+        terminals.run(topic)
         terminals.start(re.sub(r" +#.*", "", dispatcher), "ready")
-        assert terminals.run(events + message).splitlines()[-1] == "c1 hello"
+        terminals.run(events)
+        assert eventually(lambda: terminals.printed() == "ready\nc1 hello\n", WAIT_SECONDS), terminals.printed()
+        terminals.end_last()

@@ -21,10 +21,12 @@ PROGRAMS = {"docker", "eval", "export", "kcat", "kubectl", "make", "pip", "pytho
 
 RUN_BY = {
     "export": "integration/test_first_event.py",
+    "kcat": "integration/test_reading_updates.py",
     "make chaos": "integration/test_chaos.py",
     "make demo": "integration/test_demo.py",
     "pip install": "integration/test_installation.py",
     "python -": "integration/test_first_event.py",
+    "python dispatcher.py": "integration/test_first_event.py",
     "python -m streaming.examples.dispatcher": "unit/examples/test_dispatcher.py",
     "python -m streaming.examples.on_register": "integration/test_watch_kafka.py",
     "reexpand advise": "integration/test_advise.py",
@@ -67,7 +69,6 @@ NOT_RUN = {
     "docker compose": "needs a container engine; tests/containers runs it where there is one",
     "docker run": "needs a container engine",
     "eval": "a shell's own completion; test_shell_completion_offers_the_verbs asks for what it asks",
-    "kcat": "a program of others, which may be missing",
     "kubectl apply": "needs a cluster; unit/deploy/test_kubernetes.py renders what is applied",
     "kubectl create": "needs a cluster",
     "kubectl rollout": "needs a cluster",
