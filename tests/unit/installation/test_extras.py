@@ -87,5 +87,16 @@ def test_a_verb_that_looks_into_a_job_needs_no_spark(arguments: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+def test_the_console_needs_no_spark() -> None:
+    """It names its own extra; and that one is enough for the page, with explanations."""
+    assert "pip install 'reexpand[console]'" in verb("console", *KAFKA).stderr
+    brought = {re.split("[=>]", each)[0].replace("-", "_") for each in PROJECT["optional-dependencies"]["console"]}
+    absent = WITHOUT.replace(str(MODULES), str([module for module in MODULES if module not in brought]))
+    code = f"{absent}import streaming.console.server\nfrom streaming.cli import main\nmain(prog_name='reexpand')"
+    command = [sys.executable, "-c", code, "console", *KAFKA, "--http", "nowhere"]
+    refused = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert refused.stderr.startswith("Error: --http 'nowhere' is not an address"), refused.stderr
+
+
 def test_a_module_that_no_extra_brings_is_not_explained() -> None:
     assert root.missing_extra(ModuleNotFoundError("No module named 'mine'", name="mine"), "run") is None
