@@ -28,8 +28,9 @@ from streaming.console import asking, live
 from streaming.console.access import COOKIE, SESSION_SECONDS, Guard, Sessions, form_token
 from streaming.console.asking import JsonAnswer
 from streaming.console.budget import PATTERNS, fitting, shortened
-from streaming.console.explaining import Explain
+from streaming.console.explaining import Explain, explain_by_updates
 from streaming.console.live import LiveRelation
+from streaming.console.overview import slowest_of
 
 Answer: TypeAlias = "Mapping[str, Any]"
 """Content of a response."""
@@ -63,6 +64,7 @@ class ConsoleSources(NamedTuple):
             are not read.
         timings: returns the job's last micro-batches, oldest first; None for a standalone console.
         about: labels in the header of the page, such as the broker's address, by name.
+        job: returns the state of the job; None if it is not observed.
     """
 
     relation: LiveRelation
@@ -70,6 +72,12 @@ class ConsoleSources(NamedTuple):
     letters: Callable[[str, int, int], Mapping[str, Any]] | None = None
     timings: Callable[[], Sequence[Mapping[str, Any]]] | None = None
     about: Mapping[str, str] = {}
+    job: Callable[[], Mapping[str, Any]] | None = None
+
+    def job_state(self) -> dict[str, Any]:
+        """Return the facts about the job for the header of the page: none if it is not observed."""
+        found = self.job() if self.job else {}
+        return {name: found[name] for name in ("state", "level", "reason") if name in found}
 
 
 def console(sources: ConsoleSources, token: str | None = None) -> Starlette:
@@ -83,7 +91,7 @@ def console(sources: ConsoleSources, token: str | None = None) -> Starlette:
         token: secret that each request must contain; None for a console on the loopback interface.
     """
     sessions = Sessions(token)
-    stream = ChangeStream(sources.relation)
+    stream = ChangeStream(sources)
     page = _Page(sources, sessions)
     app = Starlette(
         routes=[
@@ -146,8 +154,8 @@ class _Page:
     def questions(self) -> dict[str, Callable[[Request], Awaitable[JsonAnswer]]]:
         """Return the endpoints of the questions by name."""
         questions = (
-            self._state, self._parents, self._level, self._topics, self._receivers, self._subscribers, self._received,
-            self._letters, self._timings,
+            self._state, self._overview, self._parents, self._level, self._topics, self._receivers, self._subscribers,
+            self._received, self._letters, self._timings,
         )  # fmt: skip
         found = {question.__name__.removeprefix("_"): _in_turn(question, self._threads) for question in questions}
         # These wait for the job, which takes seconds.
@@ -164,6 +172,25 @@ class _Page:
             "hasToken": self._sessions.has_token,
             "hasLetters": sources.letters is not None,
             "hasTimings": sources.timings is not None,
+            "job": sources.job_state(),
+        }
+
+    def _overview(self) -> Answer:
+        sources, changes = self._sources, self._live.changes
+        letters = None if sources.letters is None else {**sources.letters("", 0, 1), "letters": None}
+        batches = None if sources.timings is None else sources.timings()
+        count = self._live.rows.count_of_subscriber
+        busiest = [
+            {"parent": each.parent, "group": each.group, "client": each.client_id, "part": each.part,
+             "updates": updates, "topics": count(each)}
+            for each, updates in changes.busiest()
+        ]  # fmt: skip
+        return {
+            "job": sources.job() if sources.job else None,
+            "seconds": [second._asdict() for second in changes.seconds()],
+            "letters": letters,
+            "shards": None if batches is None else slowest_of(batches, time.time()),
+            "busiest": fitting(busiest, lambda each: sum(len(str(value)) for value in each.values())),
         }
 
     def _parents(self, start: int, size: int, contains: str = "") -> Answer:
@@ -212,7 +239,10 @@ class _Page:
         return {"rows": _rows(rows.page_of_subscriber(subscriber, start, size)),
                 "total": rows.count_of_subscriber(subscriber)}  # fmt: skip
 
-    def _explain(self, subscriber: Subscriber, topic: str) -> Answer:
+    def _explain(self, subscriber: Subscriber, topic: str, source: str = "job") -> Answer:
+        if source == "updates":  # immediately, while another request asks the job
+            found = explain_by_updates(self._live, subscriber, topic)
+            return {**found, "basis": f"{found['basis']} The job is being asked."}
         return self._sources.explain(subscriber, topic)
 
     def _letters(self, start: int, size: int, reason: str = "") -> Answer:
@@ -221,7 +251,7 @@ class _Page:
         return self._sources.letters(reason, start, size)
 
     def _timings(self) -> Answer:
-        batches = None if self._sources.timings is None else self._sources.timings()
+        batches = None if self._sources.timings is None else list(map(_without_shards, self._sources.timings()))
         return {"batches": batches, "seconds": [second._asdict() for second in self._live.changes.seconds()]}
 
 
@@ -233,6 +263,10 @@ def _in_turn(
         return JsonAnswer(await anyio.to_thread.run_sync(partial(question, **given), limiter=threads))
 
     return endpoint
+
+
+def _without_shards(batch: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in batch.items() if name != "slowest"}
 
 
 def _rows(rows: list[Row]) -> list[dict[str, Any]]:
@@ -284,8 +318,9 @@ class ChangeStream:
         open: number of open streams.
     """
 
-    def __init__(self, relation: LiveRelation) -> None:
-        self._relation = relation
+    def __init__(self, sources: ConsoleSources) -> None:
+        self._relation = sources.relation
+        self._job_state = sources.job_state
         self.open = 0
         self._closed = False
         self._run = token_hex(4)
@@ -316,10 +351,11 @@ class ChangeStream:
                 seen = changes[-1].number
                 fields = {"missed": missed, "changes": [change._asdict() for change in changes]}
                 yield self._event("changes", fields, seen)
-            due = health != told and now - told_at >= _STATE_SECONDS
+            state = {**health._asdict(), "job": self._job_state(), "run": self._run}
+            due = state != told and now - told_at >= _STATE_SECONDS
             if told is None or due or now - told_at >= _BEAT_SECONDS:
-                told, told_at = health, now
-                yield self._event("state", {**health._asdict(), "run": self._run}, seen)
+                told, told_at = state, now
+                yield self._event("state", state, seen)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _event(self, name: str, fields: dict[str, Any], seen: int) -> bytes:

@@ -1,10 +1,11 @@
 """The last changes of the relation. They are numbered, so readers can follow them without a queue."""
 
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from typing import Any, NamedTuple
 
 from streaming.client.relation import Change
+from streaming.client.rows import Subscriber
 from streaming.console.budget import PATTERNS, fitting, shortened
 from streaming.records.op import Op
 
@@ -13,6 +14,9 @@ KEPT = 2_000
 
 REMOVALS = 20_000
 """Maximum number of pairs whose last REMOVE is kept for explanations."""
+
+BUSIEST = 10
+"""Maximum number of subscribers in the list of those with the most updates."""
 
 SECONDS = 300
 """Length of the plot of rates and latencies, in seconds."""
@@ -63,7 +67,7 @@ class Changes:
         self._recent: deque[SeenChange] = deque(maxlen=KEPT)
         self._removals: OrderedDict[Pair, SeenChange] = OrderedDict()
         self._seconds: deque[Second] = deque(maxlen=SECONDS)
-        self.last = 0
+        self.last = self._past = 0
 
     def add(self, change: Change, seen_ms: int, *, live: bool) -> None:
         """Record a change. Only live changes count for rates and latencies."""
@@ -85,6 +89,8 @@ class Changes:
             self._recent.append(seen)
             if live:
                 self._count(seen)
+            else:
+                self._past = self.last
 
     def since(self, number: int, size: int) -> tuple[list[SeenChange], int]:
         """Return the last changes after a number, at most `size`, and the number of omitted changes."""
@@ -110,6 +116,12 @@ class Changes:
         """Return the counts of the last seconds with updates."""
         with self._lock:
             return list(self._seconds)
+
+    def busiest(self) -> list[tuple[Subscriber, int]]:
+        """Return the subscribers with the most kept live changes, with their numbers of changes."""
+        with self._lock:
+            found = Counter(Subscriber(*seen[3:7]) for seen in self._recent if seen.number > self._past)
+        return found.most_common(BUSIEST)
 
     def _count(self, seen: SeenChange) -> None:
         happened = seen.source.get("timestamp")

@@ -20,10 +20,12 @@ from streaming.console.app import ConsoleSources, console
 from streaming.console.explaining import explain
 from streaming.console.letters import LetterTail
 from streaming.console.live import MAX_ROWS, LiveRelation
+from streaming.console.overview import JobWatch, own_state, slowest
 from streaming.errors import AddressUnusable, ConfigInvalid
 from streaming.kafka.options import for_librdkafka
-from streaming.monitor.batch import TOTAL, BatchReport
+from streaming.monitor.batch import TOTAL, BatchReport, LagMeter
 from streaming.monitor.bounded import BoundedServer
+from streaming.monitor.health import Health
 from streaming.monitor.server import checked_token, read_token, token_of_file
 from streaming.records.op import Op
 
@@ -87,8 +89,9 @@ def open_sources(
     max_rows: int = MAX_ROWS,
     parents: Collection[str] = (),
     timings: Callable[[], Sequence[Mapping[str, Any]]] | None = None,
+    job: Callable[[], Mapping[str, Any]] | None = None,
 ) -> ConsoleSources:
-    """Start to read updates and dead letters.
+    """Start to read updates and dead letters, and to watch the job if it does not report its state itself.
 
     Args:
         stack: closes the readers.
@@ -97,14 +100,16 @@ def open_sources(
         max_rows: maximum number of rows.
         parents: parents whose rows are read; empty for all.
         timings: returns the job's last micro-batches.
+        job: returns the state of the job.
     """
     servers, options = settings.bootstrap_servers, for_librdkafka(settings)
     relation = stack.enter_context(
         LiveRelation(servers, settings.updates, options=options, max_rows=max_rows, parents=parents)
     )
     letters = stack.enter_context(LetterTail(servers, settings.dead_letters, options))
+    job = job or stack.enter_context(JobWatch(settings)).state
     labels = {"broker": servers, "updates": settings.updates, **about}
-    return ConsoleSources(relation, partial(explain, settings, relation), letters.page, timings, labels)
+    return ConsoleSources(relation, partial(explain, settings, relation), letters.page, timings, labels, job)
 
 
 def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None:
@@ -154,12 +159,14 @@ class JobConsole:
         self._settings = settings
         self._token = read_token(settings.http_token_file)
         self._batches: deque[dict[str, Any]] = deque(maxlen=_BATCHES)
+        self._state: Callable[[], Mapping[str, Any]] | None = None
         self._app: Starlette | None = None
         self._opening = threading.Lock()
         self._open = ExitStack()
 
-    def routes(self) -> list[BaseRoute]:
+    def routes(self, health: Health, lag: LagMeter) -> list[BaseRoute]:
         """Return the route of the page; none for a non-loopback address without a token."""
+        self._state = lambda: own_state(health.answer().body(), lag)
         where = parse_address(self._settings.http)
         if where is None:
             return []
@@ -181,6 +188,7 @@ class JobConsole:
                     "records": batch.records,
                     "updates": sum(count for kind, count in batch.counts.items() if kind.startswith(_UPDATES)),
                     "phases": phases,
+                    "slowest": slowest(batch),
                 }
             )
 
@@ -198,7 +206,8 @@ class JobConsole:
         with self._opening:
             if self._app is None:
                 about = {"checkpoint": self._settings.checkpoint}
-                sources = open_sources(self._open, self._settings, about, timings=lambda: list(self._batches))
+                batches = self._batches.copy
+                sources = open_sources(self._open, self._settings, about, timings=batches, job=self._state)
                 self._app = console(sources, self._token)
                 self._open.callback(self._app.state.close)
             return self._app

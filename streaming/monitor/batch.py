@@ -82,7 +82,7 @@ class LagMeter:
         self._began = now()
         self._level: dict[tuple[str, int], float] = {}
         self._newest: dict[tuple[str, int], float] = {}
-        self._reads: list[tuple[float, int]] = []
+        self._reads: list[tuple[float, dict[str, int]]] = []
         self.lags: dict[str, InputLag] = {}
 
     @property
@@ -98,10 +98,17 @@ class LagMeter:
     @property
     def rate(self) -> float:
         """Records read per second, over the last looks."""
-        if len(self._reads) < 2:  # noqa: PLR2004 - two looks make a rate
-            return 0.0
-        (began, first), (ended, last) = self._reads[0], self._reads[-1]
-        return max(0.0, (last - first) / (ended - began)) if ended > began else 0.0
+        return sum(self.rates.values())
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Records read per second by input, over the last looks; empty before the second look."""
+        reads = self._reads
+        if not reads:
+            return {}
+        (began, first), (ended, last) = reads[0], reads[-1]
+        seconds = ended - began
+        return {topic: max(0, read - first.get(topic, read)) / seconds for topic, read in last.items() if seconds > 0}
 
     def learn_newest(self, topic: str, partition: int, timestamp: float) -> None:
         """Record the time of a record that was read, in seconds since the epoch."""
@@ -112,9 +119,8 @@ class LagMeter:
         """Compare the ends of the inputs with the positions after the last micro-batch."""
         now = self._now()
         self.lags = {topic: self._lag(topic, offsets, read.get(topic, {}), now) for topic, offsets in ends.items()}
-        total = sum(sum(offsets.values()) for offsets in read.values())
-        self._reads = [each for each in self._reads if now - each[0] <= _RATE_SECONDS]
-        self._reads.append((now, total))
+        totals = {topic: sum(offsets.values()) for topic, offsets in read.items()}
+        self._reads = [*(each for each in self._reads if now - each[0] <= _RATE_SECONDS), (now, totals)]
 
     def _lag(self, topic: str, ends: Mapping[int, int], read: Mapping[int, int], now: float) -> InputLag:
         records, seconds = 0, 0.0

@@ -70,8 +70,8 @@ _MAX_WARNED = 1_000
 class JobPage(Protocol):
     """Page of the running job."""
 
-    def routes(self) -> list[BaseRoute]:
-        """Return its routes."""
+    def routes(self, health: Health, lag: LagMeter) -> list[BaseRoute]:
+        """Return its routes, which show the condition and the lag of the job."""
 
     def follow(self, batch: BatchReport) -> None:
         """Record a committed micro-batch."""
@@ -95,7 +95,7 @@ def served(settings: Settings, page: JobPage | None = None) -> Iterator[Monitor]
     health, lag = Health(settings.hang_seconds), LagMeter()
     metrics = Metrics(health, lag, ProcessMemory(), pyspark.__version__)
     where = parse_address(settings.http)
-    shown = page.routes() if page else []
+    shown = page.routes(health, lag) if page else []
     own = routes(metrics.registry, health, local=where is not None and where.is_loopback)
     with HttpServer(where, [*own, *shown]) if where else nullcontext() as server:
         if server is not None and server.url:

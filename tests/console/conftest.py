@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -42,12 +43,19 @@ COMMAND = str(Path(__file__).parents[2] / ".venv/bin/reexpand")
 """The command of the job: a browser's library is in another environment."""
 
 
+_START = int(time.time()) * 1_000
+SHARDS = [
+    {"parent": parent, "shard": shard, "topics": 1_200 * shard, "clients": 40, "bytes": 912_345, "seconds": seconds}
+    for parent, shard, seconds in (("orders", 3, 2.5), ("orders", 11, 0.94), ("sensors", 0, 0.31))
+]
+
+
 def batches() -> list[Mapping[str, Any]]:
     """Return the timings of thirty micro-batches."""
     return [
-        {"number": number, "started_ms": 1_795_570_000_000 + number * 1_000, "seconds": 0.2 + number % 7 / 20,
+        {"number": number, "started_ms": _START + number * 1_000, "seconds": 0.2 + number % 7 / 20,
          "records": 20 * number, "updates": 3 * number,
-         "phases": {"offsets": 0.02, "route": 0.05, "expand": 0.1 + number % 7 / 25}}
+         "phases": {"offsets": 0.02, "route": 0.05, "expand": 0.1 + number % 7 / 25}, "slowest": SHARDS}
         for number in range(30)
     ]  # fmt: skip
 
@@ -97,29 +105,40 @@ def own_streams(folder: Path) -> Iterator[Streams]:
         yield Streams(broker.bootstrap_servers, folder / "checkpoint").create()
 
 
+JOB = {"state": "ready", "level": "good", "reason": "the query runs, and the inputs are read",
+       "uptime_seconds": 93_784.2, "micro_batch": 8_412, "lag_records": 12, "lag_seconds": 1.5,
+       "rates": {"lite-subscription-events": 41.7, "lite-topic-events": 7.25, "lite-group-events": 0.0}}  # fmt: skip
+
+
 @contextmanager
 def served(broker: Simulated, port: int = 0, token: str | None = None, **options: Any) -> Iterator[str]:
-    where = Address("127.0.0.1", port or free_port())
     with (
         LiveRelation(broker.address, TOPIC, **options) as relation,
         LetterTail(broker.address, "letters", {}) as letters,
     ):
         relation.wait_ready(60)
         about = {"broker": broker.address, "updates": TOPIC}
-        sources = ConsoleSources(relation, partial(_explain, relation), letters.page, batches, about)
-        app = console(sources, token)
-        config = uvicorn.Config(app, host=where.host, port=where.port, log_level="error", lifespan="off")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive()
-            yield f"http://{where}/"
-        finally:
-            app.state.close()
-            server.should_exit = True
-            thread.join()
+        sources = ConsoleSources(relation, partial(_explain, relation), letters.page, batches, about, lambda: JOB)
+        with serving(sources, port, token) as address:
+            yield address
+
+
+@contextmanager
+def serving(sources: ConsoleSources, port: int = 0, token: str | None = None) -> Iterator[str]:
+    where = Address("127.0.0.1", port or free_port())
+    app = console(sources, token)
+    config = uvicorn.Config(app, host=where.host, port=where.port, log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+        yield f"http://{where}/"
+    finally:
+        app.state.close()
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture

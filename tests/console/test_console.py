@@ -1,19 +1,26 @@
 """The console as a person uses it, in a real Chromium."""
 
 import re
+import threading
+from functools import partial
 from typing import Any
 
 import pytest
 
+from streaming.client.rows import Subscriber
+from streaming.console.app import ConsoleSources
+from streaming.console.explaining import explain_by_updates
+from streaming.console.live import LiveRelation
 from streaming.local.server import free_port
-from tests.console.conftest import served
+from tests.console.conftest import served, serving
 from tests.console.rows import HOSTILE, HOSTILE_CLIENT
 from tests.support.processes import eventually
-from tests.support.simulated import Simulated
+from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add, remove
 
 Open = Any  # opens an address in a new window
 VIEWS = {
+    "overview": "#/overview",
     "topics": "#/topics?parent=orders&topic=eu__acme__order__created",
     "clients": "#/clients?parent=orders&group=audit&client=auditor",
     "playground": "#/playground",
@@ -222,10 +229,10 @@ def test_a_token_is_asked_for_once(broker: Simulated, opened: Open) -> None:
         page.get_by_text("The token is wrong.").wait_for()
         page.keyboard.type(TOKEN)
         page.keyboard.press("Enter")
-        heading(page, "Topics").wait_for()
+        heading(page, "Overview").wait_for()
         assert page.evaluate("document.cookie") == ""
         page.reload()
-        heading(page, "Topics").wait_for()
+        heading(page, "Overview").wait_for()
         page.get_by_role("button", name="Log out").click()
         page.get_by_label("Token").wait_for()
         page.goto(url)
@@ -259,6 +266,56 @@ def test_a_parent_with_many_topics_is_read_level_by_level(broker: Simulated, ope
         assert page.get_by_role("treeitem").count() == 10
         page.goto(f"{url}#/playground?dialect=lite&parent=many&pattern=*")
         page.get_by_text(re.compile("20,000 of 20,000 topics match")).wait_for()
+
+
+def test_the_overview_comes_first_with_job_shards_and_clients(broker: Simulated, url: str, opened: Open) -> None:
+    page = opened(url)
+    heading(page, "Overview").wait_for()
+    page.get_by_role("region", name="Job", exact=True).get_by_text("ready", exact=True).wait_for()
+    assert page.get_by_role("region", name="Lag", exact=True).inner_text().split("\n")[-4:] == [
+        "Unread records", "12", "Oldest waits", "1.5 s"]  # fmt: skip
+    table = page.get_by_role("region", name="Table: Slowest shards, last five minutes")
+    assert table.get_by_role("row").nth(1).inner_text().split("\t")[:3] == ["orders", "3", "2.50"]
+    page.get_by_text("No updates since this console started").wait_for()
+    broker.write(add("ap__x", parent="orders", client="dear", group="g"), partition=0)
+    clients = page.get_by_role("region", name="Table: Most expensive clients, by updates since this console started")
+    clients.get_by_role("link", name="dear").wait_for()
+    page.get_by_role("region", name="Dead letters", exact=True).get_by_role("link", name="not-json").click()
+    heading(page, "Dead letters").wait_for()
+    assert page.get_by_label("Reason").input_value() == "not-json"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_view_is_live_while_kafka_refuses_connections(view: str, opened: Open) -> None:
+    """Next to it the job is reported as missing, with the reason."""
+    with LiveRelation(f"127.0.0.1:{free_port()}", TOPIC) as relation:
+        job = {"state": "missing", "level": "bad", "reason": "no tick since noon"}
+        sources = ConsoleSources(relation, partial(explain_by_updates, relation), job=lambda: job)
+        with serving(sources) as url:
+            page = opened(f"{url}{VIEWS[view]}", quiet=False)
+            header = page.locator("#health")
+            header.get_by_text("no Kafka", exact=True).wait_for()
+            header.get_by_text("job missing").wait_for()
+            header.get_by_text("no tick since noon").wait_for()
+            assert header.locator(".state.good").count() == 0
+
+
+def test_an_explanation_shows_the_updates_before_the_job_answers(broker: Simulated, opened: Open) -> None:
+    asked, answers = threading.Event(), threading.Event()
+    with LiveRelation(broker.address, TOPIC) as relation:
+
+        def explain(subscriber: Subscriber, topic: str) -> dict[str, Any]:
+            asked.set()
+            answers.wait(30)
+            return {**explain_by_updates(relation, subscriber, topic), "basis": "Answered by the job."}
+
+        relation.wait_ready(60)
+        with serving(ConsoleSources(relation, explain)) as url:
+            page = opened(f"{url}{VIEWS['explain']}", quiet=False)
+            page.get_by_text("The job is being asked.").wait_for()
+            assert asked.wait(30)
+            answers.set()
+            page.get_by_text("Answered by the job.").wait_for()
 
 
 def test_rows_that_are_left_out_are_told(broker: Simulated, opened: Open) -> None:

@@ -48,7 +48,11 @@ export async function explain({ root, parameters, signal, complain, on }) {
 
   async function load() {
     const question = { parent, group: asked.group, client: asked.client, topic: asked.topic };
-    const found = await ask("explain", asked.part ? { ...question, part: asked.part } : question, signal);
+    const whole = asked.part ? { ...question, part: asked.part } : question;
+    draw(await ask("explain", { ...whole, source: "updates" }, signal)); // at once; the job may take seconds
+    draw(await ask("explain", whole, signal));
+  }
+  function draw(found) {
     answer.replaceChildren(
       h("p", { class: `headline ${found.receives ? "good" : "bad"}` }, h("span", { class: "mark", "aria-hidden": "true" }, found.receives ? "\u2713" : "\u2717"), h("span", {}, shown(found.headline))),
       h("ul", { class: "plain checks" }, found.checks.map((check) => {

@@ -6,6 +6,7 @@ let last = null;
 const call = (kind, given) => listeners[kind].forEach((act) => act(given));
 
 export const feed = {
+  last: () => last,
   on(kind, act) {
     listeners[kind].add(act);
     return () => listeners[kind].delete(act);

@@ -5,12 +5,12 @@ import { count, field, h, name, plural, select, shown, when } from "./dom.js";
 
 const SIZE = 25;
 
-export async function letters({ root, state, signal, complain, every }) {
+export async function letters({ root, parameters, state, signal, complain, every }) {
   if (!state.hasLetters) {
     root.replaceChildren(h("h1", {}, "Dead letters"), h("p", { class: "nothing" }, "This console does not read dead letters."));
     return;
   }
-  let reason = "";
+  let reason = parameters.get("reason") || "";
   let start = 0;
   let drawn = "";
   const list = h("ul", { class: "plain letter-list" });

@@ -7,11 +7,12 @@ import { clients } from "./clients.js";
 import { explain } from "./explain.js";
 import { letters } from "./letters.js";
 import { live } from "./live.js";
+import { overview } from "./overview.js";
 import { playground } from "./playground.js";
 import { timings } from "./timings.js";
 import { topics } from "./topics.js";
 
-const VIEWS = { topics, clients, playground, explain, live, letters, timings };
+const VIEWS = { overview, topics, clients, playground, explain, live, letters, timings };
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");
 let leave = () => {};
@@ -19,7 +20,7 @@ let shownView = "";
 
 function place() {
   const [view, query] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
-  return { view: VIEWS[view] ? view : "topics", parameters: new URLSearchParams(query || "") };
+  return { view: VIEWS[view] ? view : "overview", parameters: new URLSearchParams(query || "") };
 }
 
 export function complain(error) {
@@ -56,11 +57,21 @@ async function show() {
 
 const health = document.getElementById("health");
 
+// The state that the page shows everywhere. Data are live only if the console, its reader and Kafka are all well.
+function judged(found, connected) {
+  if (!connected) return ["bad", "not connected"];
+  if (found.error) return ["bad", "stopped"];
+  if (found.trouble) return ["bad", "no Kafka"];
+  return found.ready ? ["good", "live"] : ["busy", "reading"];
+}
+
 function figures(found, connected) {
-  const word = found.error ? "stopped" : !connected ? "not connected" : found.ready ? "live" : "reading";
-  const kind = found.error || !connected ? "bad" : found.ready ? "good" : "busy";
+  const [kind, word] = judged(found, connected);
+  const job = connected && found.job.state ? found.job : null;
   health.replaceChildren(...[
     h("span", { class: `state ${kind}` }, word),
+    job ? h("span", { class: `state ${job.level}` }, `job ${job.state}`) : null,
+    job && job.level === "bad" ? h("span", { class: "bad" }, job.reason) : null,
     h("span", {}, plural(found.topics, "topic")),
     h("span", {}, plural(found.subscribers, "subscriber")),
     h("span", {}, plural(found.rows, "row")),

@@ -72,3 +72,10 @@ def test_only_live_changes_count_for_rates_and_latencies() -> None:
     changes.add(change(), 12_000, live=True)
     changes.add(change(timestamp=14_500), 14_000, live=True)  # by a clock that runs ahead
     assert [tuple(each) for each in changes.seconds()] == [(10, 1, 1, 100), (12, 1, 0, None), (14, 1, 0, 0)]
+
+
+def test_clients_with_the_most_updates_come_first_without_those_read_at_the_start() -> None:
+    changes = Changes()
+    for client, live in (("old", False), ("a", True), ("b", True), ("b", True)):
+        changes.add(change(client=client), 1, live=live)
+    assert changes.busiest() == [(Subscriber("p", "g", "b"), 2), (Subscriber("p", "g", "a"), 1)]

@@ -1,5 +1,6 @@
 """The console at the job's own address."""
 
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from starlette.testclient import TestClient
 
 from streaming.config import Settings, load
 from streaming.console.server import JobConsole
-from streaming.monitor.batch import TOTAL, BatchReport
+from streaming.monitor.batch import TOTAL, BatchReport, LagMeter
+from streaming.monitor.health import Condition, Health
+from streaming.worker.rows import KeyFacts
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
@@ -25,14 +28,34 @@ def test_it_shows_what_is_received_and_the_micro_batches_of_the_job(broker: Simu
     page = JobConsole(settings(broker.address))
     phases = {TOTAL: 2.0, "addBatch": 1.5}
     counts = Counter({"add:SUBSCRIBED": 2, "remove:UNSUBSCRIBED": 1, "dead-letter:not-json": 4})
-    page.follow(BatchReport(7, 3, 100.0, phases, counts, [], 0, 0))
+    now = time.time()
+    key = KeyFacts("orders", 3, 2, 1, 9, [int(now * 1_000) - 4_000], 1.0, [])
+    page.follow(BatchReport(7, 3, now, phases, counts, [key], 0, 0))
     page.follow(BatchReport(8, 0, 101.0, phases, Counter(), [], 0, 0))
-    client = TestClient(Starlette(routes=page.routes()), base_url="http://127.0.0.1")
+    health, lag = Health(300), LagMeter()
+    client = TestClient(Starlette(routes=page.routes(health, lag)), base_url="http://127.0.0.1")
     try:
         assert eventually(lambda: client.get("/api/state").json()["rows"] == 1)
         assert client.get("/api/timings").json()["batches"] == [
-            {"number": 7, "started_ms": 98_000, "seconds": 2.0, "records": 3, "updates": 3, "phases": {"addBatch": 1.5}}
+            {
+                "number": 7,
+                "started_ms": int((now - 2) * 1_000),
+                "seconds": 2.0,
+                "records": 3,
+                "updates": 3,
+                "phases": {"addBatch": 1.5},
+            }
         ]
+        health.enter(Condition.READY, "the query runs")
+        health.note_lag(7, 1.5)
+        lag.look({"t": {0: 9}}, {"t": {0: 2}})
+        found = client.get("/api/overview").json()
+        job = {name: found["job"][name] for name in ("state", "level", "lag_records", "lag_seconds", "rates")}
+        assert job == {"state": "ready", "level": "good", "lag_records": 7, "lag_seconds": 1.5, "rates": {}}
+        assert found["shards"] == [
+            {"parent": "orders", "shard": 3, "topics": 2, "clients": 1, "bytes": 9, "seconds": 4.0}
+        ]
+        assert client.get("/api/state").json()["job"]["reason"] == "the query runs"
     finally:
         page.close()
 
@@ -45,5 +68,5 @@ def test_it_reads_nothing_before_somebody_opens_it_and_others_need_the_token(tmp
              ("0.0.0.0:0", {"http_token_file": str(token)}, 1)]  # fmt: skip
     for http, more, routes in cases:
         page = JobConsole(settings("127.0.0.1:1", http, **more))
-        assert len(page.routes()) == routes
+        assert len(page.routes(Health(300), LagMeter())) == routes
         page.close()

@@ -1,7 +1,8 @@
 """Live changes as server-sent events."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import orjson
@@ -10,11 +11,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
 from streaming.console import app as module
-from streaming.console.app import ChangeStream
+from streaming.console.app import ChangeStream, ConsoleSources
+from streaming.console.explaining import explain_by_updates
 from streaming.console.live import LiveRelation
 from tests.support.processes import eventually
 from tests.support.simulated import Simulated
 from tests.support.update_records import add
+
+
+def sources_of(live: LiveRelation, job: Callable[[], Mapping[str, Any]] | None = None) -> ConsoleSources:
+    return ConsoleSources(live, partial(explain_by_updates, live), job=job)
 
 
 def request(last: str = "") -> Request:
@@ -43,7 +49,7 @@ async def first(stream: ChangeStream, kind: str, last: str = "") -> tuple[str, A
 
 def test_the_state_comes_first_and_changes_as_they_happen(broker: Simulated, live: LiveRelation) -> None:
     async def story() -> None:
-        stream = ChangeStream(live)
+        stream = ChangeStream(sources_of(live))
         following = events(stream)
         kind, _, state = await anext(following)
         assert (kind, state["rows"]) == ("state", 5)
@@ -58,12 +64,26 @@ def test_the_state_comes_first_and_changes_as_they_happen(broker: Simulated, liv
     asyncio.run(story())
 
 
+def test_a_change_of_the_job_is_sent_without_its_figures(live: LiveRelation) -> None:
+    job = {"state": "running", "level": "good", "reason": "it ticks", "lag_records": 1}
+
+    async def story() -> None:
+        following = events(ChangeStream(sources_of(live, lambda: job)))
+        _, _, state = await anext(following)
+        assert state["job"] == {"state": "running", "level": "good", "reason": "it ticks"}
+        job["state"] = "missing"
+        kind, _, state = await asyncio.wait_for(anext(following), 10)
+        assert (kind, state["job"]["state"]) == ("state", "missing")
+
+    asyncio.run(story())
+
+
 def test_a_browser_that_comes_back_gets_what_it_has_missed(broker: Simulated, live: LiveRelation) -> None:
     broker.write(add("one", parent="orders"), add("two", parent="orders"), partition=0)
     assert eventually(lambda: live.changes.last == 7)
 
     async def story() -> None:
-        stream = ChangeStream(live)
+        stream = ChangeStream(sources_of(live))
         seen, _ = await first(stream, "state")
         run = seen.partition("-")[0]
         _, found = await asyncio.wait_for(first(stream, "changes", f"{run}-5"), 60)
@@ -77,7 +97,7 @@ def test_numbers_of_another_run_are_nothing(still: LiveRelation, last: str) -> N
     """They would point anywhere in the changes of this one."""
 
     async def story() -> None:
-        kind, number, _ = await anext(events(ChangeStream(still), last))
+        kind, number, _ = await anext(events(ChangeStream(sources_of(still)), last))
         assert (kind, number.partition("-")[2]) == ("state", "5")
 
     asyncio.run(story())
@@ -94,7 +114,7 @@ def test_the_number_of_streams_is_bounded(live: LiveRelation, monkeypatch: pytes
         return {"type": "http.disconnect"}
 
     async def story() -> None:
-        stream = ChangeStream(live)
+        stream = ChangeStream(sources_of(live))
         answers = await asyncio.gather(*(stream.follow(request()) for _ in range(5)))
         assert [answer.status_code for answer in answers] == [200, 200, 503, 503, 503]
         scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
@@ -108,7 +128,7 @@ def test_the_number_of_streams_is_bounded(live: LiveRelation, monkeypatch: pytes
 
 def test_streams_end_with_the_server(live: LiveRelation) -> None:
     async def story() -> None:
-        stream = ChangeStream(live)
+        stream = ChangeStream(sources_of(live))
         following = events(stream)
         await anext(following)
         stream.close()

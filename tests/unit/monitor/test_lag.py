@@ -49,6 +49,7 @@ def test_the_rate_is_that_of_the_last_looks() -> None:
         meter.look({"t": {0: 9_999}}, {"t": {0: offset}})
         time.now += 15
     assert meter.rate == 1_000 / 15
+    assert meter.rates == {"t": 1_000 / 15}
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(1, 60)), min_size=1))
