@@ -153,8 +153,9 @@ def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Opens pages, and checks at the end that none of them complained: of its policy, of a script, of a file."""
     contexts, complaints = [], []
 
-    def page(address: str, *, width: int = 1280, scheme: str = "light", quiet: bool = True) -> Any:
-        context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    def page(address: str, *, width: int = 1280, scheme: str = "light", quiet: bool = True, zone: str = "UTC") -> Any:
+        size = {"width": width, "height": 800}
+        context = chromium.new_context(viewport=size, color_scheme=scheme, timezone_id=zone)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(10_000)

@@ -74,6 +74,49 @@ def test_the_tree_is_walked_by_keyboard_and_shows_who_receives_a_topic(url: str,
     item(page, "created").wait_for()
 
 
+@pytest.mark.parametrize("view", ["clients", "topics"])
+def test_a_tap_on_a_phone_shows_its_detail(view: str, broker: Simulated, url: str, opened: Open) -> None:
+    """Below a list of fifty rows the detail would be out of sight."""
+    named = {"parent": "orders", "group": "g"}
+    broker.write(*(add(f"t{number:03}", client=f"a{number:03}", **named) for number in range(90)), partition=0)
+    page = opened(f"{url}#/{view}?parent=orders", width=390)
+    (page.get_by_role("link", name="a000") if view == "clients" else item(page, "t000")).click()
+    title = page.locator(".detail h2")
+    assert eventually(lambda: title.inner_text().startswith("a000" if view == "clients" else "t000"))
+    assert eventually(lambda: 0 <= title.bounding_box()["y"] < 400)
+    assert page.evaluate("document.activeElement.tagName") == "H2"
+
+
+def test_the_parent_is_kept_between_views_and_reloads(url: str, opened: Open) -> None:
+    page = opened(url)
+    item(page, "eu").wait_for()
+    parent = page.get_by_role("combobox", name="Parent")
+    assert parent.input_value() == "orders", "the parent with most topics"
+    parent.select_option("sensors")
+    for view in ("Clients", "Explain", "Topics"):
+        page.get_by_role("link", name=view, exact=True).click()
+        heading(page, view).wait_for()
+        assert parent.input_value() == "sensors"
+    page.goto(url)
+    heading(page, "Topics").wait_for()
+    assert parent.input_value() == "sensors"
+    page.get_by_role("link", name="Playground").click()
+    page.get_by_label("received topics").check()
+    assert page.get_by_role("combobox", name="Topics of").input_value() == "sensors"
+
+
+def test_times_are_in_utc(url: str, opened: Open) -> None:
+    """Whatever the time zone of the browser is. Its local time is a tooltip."""
+    page = opened(f"{url}#/letters", zone="Asia/Kolkata")
+    times = page.locator("summary time")
+    times.first.wait_for()
+    shown, at = times.first.inner_text(), times.first.get_attribute("datetime")
+    assert shown == f"{at[:19].replace('T', ' ')} UTC"
+    assert re.search(r"GMT\+5:30|IST", times.first.get_attribute("title"))
+    page.goto(f"{url}#/timings")
+    page.get_by_text(re.compile(r"^micro-batch 29 at \d\d:\d\d:\d\d\.\d{3} UTC: ")).wait_for()
+
+
 def test_why_explains_a_pair_segment_by_segment(url: str, opened: Open) -> None:
     page = opened(f"{url}{VIEWS['topics']}")
     page.get_by_role("link", name="Why does eu-dashboard receive eu__acme__order__created?").click()

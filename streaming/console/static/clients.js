@@ -1,6 +1,6 @@
 // Subscribers of a parent, and the topics of a chosen subscriber.
 
-import { field, h, hash, link, name, plural, shown, spaced, wait } from "./dom.js";
+import { count, field, h, hash, link, name, plural, reach, shown, spaced, wait } from "./dom.js";
 import { parentChoice } from "./parents.js";
 import { cause, Pages, patterns } from "./rows.js";
 
@@ -17,7 +17,7 @@ export async function clients({ root, parameters, signal, complain, on }) {
         h("a", { href: hash("clients", { parent, group: row.group, client: row.client, part: row.part }),
           "aria-current": row.group === group && row.client === client && (row.part || "") === (part || "") ? "true" : null }, shown(row.client)),
         row.part ? h("small", { class: "part" }, shown(row.part)) : null),
-      shown(row.group), h("span", { class: "figure" }, row.topics.toLocaleString("en-US")),
+      shown(row.group), h("span", { class: "figure" }, count(row.topics)),
     ],
   });
   const search = h("input", { type: "search", spellcheck: "false", autocomplete: "off",
@@ -30,7 +30,7 @@ export async function clients({ root, parameters, signal, complain, on }) {
   if (client === null) detail.append(h("h2", {}, "Topics"), h("p", { class: "muted" }, "Choose a client to see its topics."));
   else {
     pages = new Pages({
-      caption: `Topics of ${client}`, heads: ["Topic", "By", "Since", ""], question: "received",
+      caption: `Topics of ${client}`, heads: ["Topic", "Entries", "Cause", ""], question: "received",
       parameters: { parent, group, client, ...(part ? { part } : {}) }, list: "rows", signal, complain,
       empty: "The client receives no topic of this parent.",
       cells: (row) => [
@@ -46,6 +46,7 @@ export async function clients({ root, parameters, signal, complain, on }) {
     const tell = (found) => { headline.textContent = plural(found.total, "topic"); };
     tell(await pages.load());
     pages.tell = tell;
+    reach(detail);
   }
   const refresh = spaced(1000, () => Promise.all([list.load(), pages ? pages.load().then(pages.tell) : null]).catch(complain));
   on("changes", ({ changes }) => { if (changes.some((change) => change.parent === parent)) refresh(); });

@@ -19,18 +19,17 @@ export const count = (number) => Number(number).toLocaleString("en-US");
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
-export function clock(milliseconds) {
-  const at = new Date(milliseconds);
-  return at.toLocaleTimeString("en-GB") + "." + String(at.getMilliseconds()).padStart(3, "0");
-}
+// Times are in UTC. The tooltip has the browser's time zone.
+export const hour = (milliseconds) => new Date(milliseconds).toISOString().slice(11, 19);
+
+export const clock = (milliseconds) => `${new Date(milliseconds).toISOString().slice(11, 23)} UTC`;
 
 export function when(milliseconds) {
   if (!milliseconds || milliseconds < 0) return "unknown";
   const at = new Date(milliseconds);
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${at.toLocaleTimeString("en-GB")}`;
+  const text = `${at.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  return h("time", { datetime: at.toISOString(), title: `here ${at.toLocaleString("en-GB", { timeZoneName: "short" })}` }, text);
 }
-
-const two = (number) => String(number).padStart(2, "0");
 
 // Makes invisible characters and characters that change the text direction visible.
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
@@ -48,6 +47,15 @@ export function shown(text) {
 }
 
 export const name = (text, kind = "") => h("code", { class: `name ${kind}`.trim() }, shown(text));
+
+// In a narrow window, where a detail is below its list, scroll to it and move the focus to its heading.
+export function reach(detail) {
+  if (!matchMedia("(max-width: 52rem)").matches) return;
+  const heading = detail.querySelector("h2");
+  heading.setAttribute("tabindex", "-1");
+  heading.focus({ preventScroll: true });
+  detail.scrollIntoView({ block: "start" });
+}
 
 export function link(target, ...children) {
   return h("a", { href: target }, ...children);

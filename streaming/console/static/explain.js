@@ -61,7 +61,7 @@ export async function explain({ root, parameters, signal, complain, on }) {
           h("div", {}, h("div", {}, h("strong", {}, check.name), " ", shown(check.detail)), steps(check.steps, "Pattern and topic, segment by segment")));
       })),
       found.history.length ? h("h2", {}, "Updates of this pair") : "",
-      found.history.length ? h("ul", { class: "plain changes" }, found.history.map((seen) => h("li", {}, h("time", {}, when(seen.source.timestamp || seen.seen_ms)), h("span", { class: `op ${seen.op.toLowerCase()}` }, seen.op), cause(seen.cause), place(seen.source)))) : "",
+      found.history.length ? h("ul", { class: "plain changes" }, found.history.map((seen) => h("li", {}, when(seen.source.timestamp || seen.seen_ms), h("span", { class: `op ${seen.op.toLowerCase()}` }, seen.op), cause(seen.cause), place(seen.source)))) : "",
       h("p", { class: "note" }, found.basis));
   }
   const place = (source) => (source.topic ? name(`${source.topic}[${source.partition}]@${source.offset}${source.entry ? `#${source.entry}` : ""}`) : "");

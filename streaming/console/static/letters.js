@@ -37,7 +37,7 @@ export async function letters({ root, parameters, state, signal, complain, every
     const open = new Set([...list.querySelectorAll("details[open]")].map((each) => each.dataset.id));
     list.replaceChildren(...found.letters.map((letter) => h("li", {},
       h("details", { "data-id": letter.id, open: open.has(letter.id) },
-        h("summary", {}, h("span", { class: "reason-tag" }, letter.reason), h("span", { class: "message" }, shown(letter.message)), h("time", {}, when(letter.time))),
+        h("summary", {}, h("span", { class: "reason-tag" }, letter.reason), h("span", { class: "message" }, shown(letter.message)), when(letter.time)),
         h("dl", {}, h("dt", {}, "Id"), h("dd", {}, name(letter.id)),
           h("dt", {}, "Entry"), h("dd", {}, `${count(letter.bytes || 0)} bytes${letter.encoding === "base64" ? ", as base64" : ""}${letter.truncated ? ", the beginning" : ""}`,
             h("pre", {}, shown(letter.original))),

@@ -1,20 +1,41 @@
-// Selection of a parent topic.
+// Selection of a parent topic. The tab remembers it between views and reloads.
 
 import { ask } from "./api.js";
 import { field, h, plural } from "./dom.js";
 
 export const SEPARATORS = [["__", "__ (lite)"], ["/", "/ (mqtt)"], [".", ". (nats, wamp)"]];
 
-// Return the parents, a select field, and the separator of the selected parent.
-export async function parentChoice(chosen, signal, onchange) {
+const KEY = "parent";
+
+// Browsers that block storage raise an error.
+function remembered() {
+  try { return sessionStorage.getItem(KEY); } catch { return null; }
+}
+
+export function remember(parent) {
+  try { sessionStorage.setItem(KEY, parent); } catch { /* the next view begins with the largest parent */ }
+}
+
+// Return the parents, and the parent to show: the given one, the last one of this tab, or the one with most topics.
+export async function currentParent(given, signal) {
   const { parents, total } = await ask("parents", { size: 500 }, signal);
-  const current = chosen && parents.some((each) => each.parent === chosen) ? chosen : parents.length ? parents[0].parent : "";
-  const list = h("select", { onchange: () => onchange(list.value) },
-    parents.map((each) => h("option", { value: each.parent, selected: each.parent === (chosen || current) },
-      `${each.parent} (${plural(each.topics, "topic")})`)));
-  const found = parents.find((each) => each.parent === (chosen || current));
+  const last = remembered();
+  const isKnown = total > parents.length || parents.some((each) => each.parent === last);
+  const largest = parents.reduce((most, each) => (each.topics > most.topics ? each : most), { parent: "", topics: 0 }).parent;
+  const parent = given || (last && isKnown ? last : largest);
+  if (given) remember(given);
+  return { parents, parent, total };
+}
+
+// Return the parent to show, a select field, and the separator of the parent.
+export async function parentChoice(given, signal, onchange) {
+  const { parents, parent, total } = await currentParent(given, signal);
+  const found = parents.find((each) => each.parent === parent);
+  const options = parents.map((each) => h("option", { value: each.parent, selected: each.parent === parent }, `${each.parent} (${plural(each.topics, "topic")})`));
+  if (parent && !found) options.unshift(h("option", { value: parent, selected: true }, parent));
+  const list = h("select", { onchange: () => { remember(list.value); onchange(list.value); } }, options);
   return {
-    parent: chosen || current,
+    parent,
     separator: found ? found.separator : "__",
     total,
     control: field("Parent", list, total > parents.length ? h("small", {}, `${parents.length} of ${total} parents; open others by address`) : null),

@@ -1,7 +1,8 @@
 // A pattern that is tried on topics while you type.
 
-import { ask, tell } from "./api.js";
+import { tell } from "./api.js";
 import { count, field, h, name, select, spaced, wait } from "./dom.js";
+import { currentParent, remember } from "./parents.js";
 import { steps } from "./steps.js";
 
 const EXAMPLES = {
@@ -22,9 +23,9 @@ const kept = { dialect: "lite", policy: "", innerMulti: false, source: "own", pa
 export async function playground({ root, parameters, state, signal, complain, on }) {
   const given = parameters.get("dialect");
   if (given && EXAMPLES[given]) Object.assign(kept, { dialect: given, pattern: parameters.get("pattern"), parent: parameters.get("parent") || "", source: parameters.get("parent") ? "parent" : "own" });
-  const { parents } = await ask("parents", { size: 500 }, signal);
+  const { parents, parent } = await currentParent(given && kept.parent, signal);
   if (!parents.length) kept.source = "own";
-  if (!kept.parent && parents.length) kept.parent = parents[0].parent;
+  kept.parent = parent;
   if (kept.pattern === null) [kept.pattern] = EXAMPLES[kept.dialect];
   if (kept.topics === null) [, kept.topics] = EXAMPLES[kept.dialect];
 
@@ -82,7 +83,7 @@ export async function playground({ root, parameters, state, signal, complain, on
     "aria-describedby": "verdict pattern-note", value: kept.pattern, oninput: () => { kept.pattern = pattern.value; later(); } });
   const own = h("textarea", { rows: "7", spellcheck: "false", value: kept.topics, oninput: () => { kept.topics = own.value; later(); } });
   const ownField = field("Topics, one per line", own);
-  const parentField = parents.length ? field("Topics of", select(parents.map((each) => [each.parent, each.parent]), kept.parent, (value) => { kept.parent = value; later(); })) : null;
+  const parentField = parents.length ? field("Topics of", select(parents.map((each) => [each.parent, each.parent]), kept.parent, (value) => { kept.parent = value; remember(value); later(); })) : null;
   const policy = field("Policy", select([["", "none: wildcard *"], ...state.policies.map((each) => [each, each])], kept.policy, (value) => { kept.policy = value; later(); }));
   const inner = h("input", { type: "checkbox", checked: kept.innerMulti, onchange: () => { kept.innerMulti = inner.checked; later(); } });
   const innerField = h("label", { class: "check" }, inner, "** before the end");

@@ -1,11 +1,10 @@
 // Micro-batches of the job if available, and rates and latencies as this console measures them.
 
 import { ask } from "./api.js";
-import { clock, count, h, plural } from "./dom.js";
+import { clock, count, h, hour, plural } from "./dom.js";
 import { key, plot } from "./plot.js";
 
 const seconds = (value) => `${value >= 10 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2)} s`;
-const hour = (milliseconds) => new Date(milliseconds).toLocaleTimeString("en-GB");
 
 export async function timings({ root, signal, complain, every }) {
   const batches = h("section", { "aria-label": "Micro-batches" });
@@ -44,12 +43,12 @@ export async function timings({ root, signal, complain, every }) {
     rates.replaceChildren(h("h2", {}, "Updates per second"), key([["add", "ADD"], ["remove", "REMOVE"]]), plot({
       label: "Updates per second, over two minutes", width: width(), least: 4, unit: (value) => count(Math.round(value)),
       bars: bars.map((bar) => ({ label: hour(bar.at * 1000), parts: [{ value: bar.adds, kind: "add" }, { value: bar.removes, kind: "remove" }],
-        text: `${hour(bar.at * 1000)}: ${count(bar.adds)} ADD, ${count(bar.removes)} REMOVE` })),
+        text: `${hour(bar.at * 1000)} UTC: ${count(bar.adds)} ADD, ${count(bar.removes)} REMOVE` })),
     }));
     late.replaceChildren(h("h2", {}, "Latency", h("small", {}, " from the event's record to this console, maximum per second")), plot({
       label: "Maximum latency per second, over two minutes", width: width(), least: 0.1, unit: seconds,
       bars: bars.map((bar) => ({ label: hour(bar.at * 1000), parts: [{ value: (bar.worst_ms || 0) / 1000, kind: "latency" }],
-        text: bar.worst_ms === null ? `${hour(bar.at * 1000)}: no update` : `${hour(bar.at * 1000)}: ${seconds(bar.worst_ms / 1000)}` })),
+        text: bar.worst_ms === null ? `${hour(bar.at * 1000)} UTC: no update` : `${hour(bar.at * 1000)} UTC: ${seconds(bar.worst_ms / 1000)}` })),
     }));
   }
 
@@ -61,7 +60,7 @@ export async function timings({ root, signal, complain, every }) {
     drawn = text;
     drawSeconds(found.seconds);
   }
-  root.replaceChildren(h("h1", {}, "Timings"), batches, rates, late);
+  root.replaceChildren(h("h1", {}, "Timings", h("small", { class: "muted" }, " in UTC")), batches, rates, late);
   await load();
   every(1000, () => load().catch(complain));
 }

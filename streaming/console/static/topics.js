@@ -1,7 +1,7 @@
 // The tree of topics, and the receivers of the chosen topic.
 
 import { ask } from "./api.js";
-import { field, h, hash, link, name, plural, select, shown, spaced, wait } from "./dom.js";
+import { field, h, hash, link, name, plural, reach, select, shown, spaced, wait } from "./dom.js";
 import { parentChoice, SEPARATORS } from "./parents.js";
 import { cause, client, Pages, patterns } from "./rows.js";
 import { Tree } from "./tree.js";
@@ -29,7 +29,7 @@ export async function topics({ root, parameters, signal, complain, on }) {
     topic = chosen;
     history.replaceState(null, "", hash("topics", { parent, separator: separator === choice.separator ? "" : separator, topic }));
     await showReceivers();
-    if (matchMedia("(max-width: 52rem)").matches) detail.scrollIntoView({ block: "start" });
+    reach(detail);
   };
 
   let tree = null;
@@ -49,7 +49,7 @@ export async function topics({ root, parameters, signal, complain, on }) {
       return;
     }
     pages = new Pages({
-      caption: `Receivers of ${topic}`, heads: ["Client", "Group", "By", "Since", ""], question: "receivers",
+      caption: `Receivers of ${topic}`, heads: ["Client", "Group", "Entries", "Cause", ""], question: "receivers",
       parameters: { parent, topic }, list: "rows", signal, complain,
       empty: "The topic has no receivers.",
       cells: (row) => [
@@ -75,6 +75,7 @@ export async function topics({ root, parameters, signal, complain, on }) {
     h("p", { class: "note" }, "The tree contains only topics with receivers, because the updates contain no others."),
   );
   await Promise.all([plant(), showReceivers()]);
+  if (topic) reach(detail);
   const refresh = spaced(1000, () => Promise.all([tree.refresh(), pages && topic ? pages.load().then((found) => {
     headline.textContent = plural(found.total, "receiver");
   }) : null]).catch(complain));
