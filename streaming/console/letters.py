@@ -11,6 +11,7 @@ from streaming.errors import TopicUnreadable
 from streaming.kafka import letters as dead
 from streaming.kafka.facts import EntryPlace
 from streaming.kafka.reader import Partition, Span, TopicReader
+from streaming.records.model import Reason
 
 KEPT: Final = 1_000
 """Maximum number of kept dead letters."""
@@ -19,6 +20,20 @@ _CHARACTERS: Final = 2_048
 """Maximum number of kept characters of an entry, and of a message."""
 
 _LOOK_SECONDS: Final = 2.0
+
+_LIMIT: Final = "raise the limit that the message names, if it is a setting"
+_FIXES: Final[Mapping[str, str]] = {
+    Reason.OUT_OF_RANGE: _LIMIT,
+    Reason.NAME_TOO_LONG: _LIMIT,
+    Reason.VALUE_TOO_LARGE: _LIMIT,
+    Reason.INVALID_SELECTOR: "install the kind of selector, if it is of another package",
+    Reason.GROUP_BOUND_ELSEWHERE: "bind the group to this parent",
+    Reason.QUOTA_EXCEEDED: "raise the quota",
+    Reason.QUOTA_CAPPED: "raise the quota",
+    Reason.QUARANTINED: "fix what killed or hung the worker",
+    Reason.NOT_APPLICABLE: "install a release with the fix",
+}
+"""What to do before an entry can be replayed, by reason. An entry with any other reason is rejected again."""
 
 
 class LetterTail:
@@ -111,5 +126,6 @@ class LetterTail:
             "encoding": value.get("originalEncoding"),
             "bytes": value.get("originalBytes"),
             "truncated": bool(value.get("truncated")) or len(original) > _CHARACTERS,
+            "fix": _FIXES.get(str(value.get("reason")), ""),
             "time": message.timestamp()[1],
         }

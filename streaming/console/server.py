@@ -178,8 +178,8 @@ class JobConsole:
     def follow(self, batch: BatchReport) -> None:
         """Add a committed micro-batch, if it has read records."""
         if batch.records:
-            phases = dict(batch.phases)
-            seconds = phases.pop(TOTAL, 0.0)
+            phases = {label: batch.phases[name] for name, label in PHASES.items() if name in batch.phases}
+            seconds = phases.pop(PHASES[TOTAL], 0.0)
             self._batches.append(
                 {
                     "number": batch.number,

@@ -14,6 +14,17 @@ from streaming.worker.rows import KeyFacts
 TOTAL = "triggerExecution"
 """Spark's name for the duration of a whole micro-batch."""
 
+PHASES: Final = {
+    TOTAL: "total",
+    "latestOffset": "look",
+    "getBatch": "plan-source",
+    "queryPlanning": "plan",
+    "walCommit": "log-offsets",
+    "addBatch": "work",
+    "commitOffsets": "commit",
+}
+"""Labels of the phases of a micro-batch, by Spark's names."""
+
 _RATE_SECONDS: Final = 20.0
 """Interval of the average rate of reading, in seconds."""
 

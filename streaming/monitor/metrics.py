@@ -13,22 +13,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from streaming.monitor.batch import TOTAL, BatchReport, LagMeter, ShardSizes, skew
+from streaming.monitor.batch import PHASES, BatchReport, LagMeter, ShardSizes, skew
 from streaming.monitor.health import Condition, Health
 from streaming.records.model import Reason
 from streaming.records.op import Cause, Op
 from streaming.state.client import Ignored
-
-PHASES: Final = {
-    TOTAL: "total",
-    "latestOffset": "look",
-    "getBatch": "plan-source",
-    "queryPlanning": "plan",
-    "walCommit": "log-offsets",
-    "addBatch": "work",
-    "commitOffsets": "commit",
-}
-"""Labels of the phases of a micro-batch, by Spark's names."""
 
 _LATENCY_BUCKETS: Final = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 3_600)
 _PHASE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300)

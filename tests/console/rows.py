@@ -39,5 +39,6 @@ LETTERS: Final[tuple[tuple[bytes, bytes], ...]] = tuple(
     for offset, (reason, message, original) in enumerate([
         ("not-json", "the value is not JSON: unexpected end of data", '{"event": "CREATED", "liteTo'),
         ("blank-name", f"the name {HOSTILE} is odd", f'{{"liteTopic": "{HOSTILE}"}}'),
+        ("quota-exceeded", "client c has 7 topics; its quota is 5", '{"action": "PARTIAL_ADD"}'),
     ])
 )  # fmt: skip

@@ -179,6 +179,20 @@ def test_the_playground_answers_while_one_types(url: str, opened: Open) -> None:
     result.get_by_text("6 of 12 topics match").wait_for()
 
 
+def test_the_playground_names_its_limit(url: str, opened: Open) -> None:
+    """A paste beyond it is not counted as tried, and a paste of a megabyte is not refused."""
+    page = opened(f"{url}#/playground")
+    result = page.get_by_role("region", name="Result")
+    topics = page.get_by_label("Topics, one per line")
+    page.get_by_label("Pattern", exact=True).fill("eu__**")
+    paste = "(area, text) => { area.value = text; area.dispatchEvent(new Event('input')); }"  # fill() types each line
+    topics.evaluate(paste, "\n".join(f"eu__{number}" for number in range(3_000)))
+    result.get_by_text("1,000 of 1,000 tried topics match. Only the first 1,000 of 3,000 topics are tried.").wait_for()
+    topics.evaluate(paste, "\n".join(f"eu__{number:010000}" for number in range(300)))
+    result.get_by_text(re.compile(r"Only the first \d\d of 300 topics are tried")).wait_for()
+    assert page.get_by_role("alert").is_hidden()
+
+
 @pytest.mark.parametrize(
     ("dialect", "line"),
     [("lite", "2 of 4"), ("mqtt", "1 of 4"), ("nats", "2 of 4"), ("wamp", "2 of 4")],
@@ -196,7 +210,10 @@ def test_dead_letters_open_and_name_the_way_back(url: str, opened: Open) -> None
     letter.wait_for()
     page.locator("summary").filter(has_text="not-json").focus()
     page.keyboard.press("Enter")
-    letter.get_by_text("reexpand dlq replay 'lite-topic-events[0]@0'").wait_for()
+    letter.get_by_text("would be rejected again").wait_for()
+    assert letter.get_by_text("dlq replay").count() == 0
+    page.locator("summary").filter(has_text="quota-exceeded").click()
+    page.get_by_text("First raise the quota. Then run reexpand dlq replay 'lite-topic-events[0]@2'").wait_for()
     page.get_by_label("Reason").select_option("blank-name")
     assert eventually(lambda: page.locator("summary").count() == 1)
     page.get_by_text("blank-name", exact=True).wait_for()

@@ -41,7 +41,9 @@ export async function letters({ root, parameters, state, signal, complain, every
         h("dl", {}, h("dt", {}, "Id"), h("dd", {}, name(letter.id)),
           h("dt", {}, "Entry"), h("dd", {}, `${count(letter.bytes || 0)} bytes${letter.encoding === "base64" ? ", as base64" : ""}${letter.truncated ? ", the beginning" : ""}`,
             h("pre", {}, shown(letter.original))),
-          h("dt", {}, "Replay"), h("dd", {}, h("code", {}, `reexpand dlq replay '${letter.id}'`)))))));
+          h("dt", {}, "Replay"), h("dd", {}, letter.fix
+            ? [`First ${letter.fix}. Then run `, h("code", {}, `reexpand dlq replay '${letter.id}'`)]
+            : "The entry itself is invalid and would be rejected again. Fix its producer, and send a valid one."))))));
     before.disabled = start === 0;
     behind.disabled = start + SIZE >= found.total;
     pager.hidden = found.total <= SIZE;

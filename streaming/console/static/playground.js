@@ -18,6 +18,18 @@ const NOTES = {
   wamp: ". divides; with a policy the pattern is exact, a prefix, or has empty components as wildcards.",
 };
 
+// Limits of a request: the server refuses more topics, and a body above one megabyte.
+const MOST = 1000;
+const CHARACTERS = 250_000;
+
+// The first topics of a text, one per line, as many as one request may have, and the number of all.
+function pasted(text) {
+  const all = text.split(/\r?\n/).filter((line) => line !== "");
+  let room = CHARACTERS;
+  const topics = all.slice(0, MOST).filter((topic) => (room -= topic.length + 3) >= 0);
+  return { topics, all: all.length };
+}
+
 const kept = { dialect: "lite", policy: "", innerMulti: false, source: "own", parent: "", pattern: null, topics: null };
 
 export async function playground({ root, parameters, state, signal, complain, on }) {
@@ -38,14 +50,14 @@ export async function playground({ root, parameters, state, signal, complain, on
     running.abort();
     running = new AbortController();
     const mine = AbortSignal.any([signal, running.signal]);
-    const topics = kept.topics.split("\n").map((line) => line.replace(/\r$/, "")).filter((line) => line !== "").slice(0, 1000);
+    const { topics, all } = kept.source === "own" ? pasted(kept.topics) : { topics: [], all: 0 };
     const question = { pattern: kept.pattern, dialect: kept.dialect, policy: kept.dialect === "wamp" ? kept.policy : "",
       innerMulti: kept.dialect === "lite" && kept.innerMulti, ...(kept.source === "own" ? { topics } : { parent: kept.parent }) };
-    try { show(await tell("match", question, mine)); } catch (error) { complain(error); }
+    try { show(await tell("match", question, mine), all > topics.length ? ` Only the first ${count(topics.length)} of ${count(all)} topics are tried.` : ""); } catch (error) { complain(error); }
   }
   const later = wait(90, attempt);
 
-  function show(found) {
+  function show(found, limit) {
     pattern.setAttribute("aria-invalid", String(!found.valid));
     if (!found.valid) {
       verdict.className = "verdict-line bad";
@@ -56,7 +68,7 @@ export async function playground({ root, parameters, state, signal, complain, on
     }
     const cut = found.checked < found.candidates && kept.source === "own" ? ` among the first ${count(found.checked)}` : found.checked < found.candidates ? ` among the first ${count(found.checked)} of ${count(found.candidates)} with its prefix` : "";
     verdict.className = `verdict-line ${found.matched ? "good" : ""}`;
-    verdict.replaceChildren(h("strong", {}, `${count(found.matched)} of ${count(found.total)}`), ` topics match${cut}.${found.cut && ` ${found.cut}`}`);
+    verdict.replaceChildren(h("strong", {}, `${count(found.matched)} of ${count(found.total)}`), ` ${limit && "tried "}topics match${cut}.${limit}${found.cut && ` ${found.cut}`}`);
     matching.replaceChildren(...section("Match", found.matching, found.matched));
     const left = found.total - found.matched;
     others.replaceChildren(...section(kept.source === "own" ? "Do not match" : "Do not match, near misses first", found.others, cut ? found.others.length : left));
@@ -82,7 +94,7 @@ export async function playground({ root, parameters, state, signal, complain, on
   const pattern = h("input", { type: "text", class: "big", spellcheck: "false", autocomplete: "off", autocapitalize: "off", maxlength: "16384",
     "aria-describedby": "verdict pattern-note", value: kept.pattern, oninput: () => { kept.pattern = pattern.value; later(); } });
   const own = h("textarea", { rows: "7", spellcheck: "false", value: kept.topics, oninput: () => { kept.topics = own.value; later(); } });
-  const ownField = field("Topics, one per line", own);
+  const ownField = field("Topics, one per line", own, h("small", {}, `At most ${count(MOST)} topics are tried.`));
   const parentField = parents.length ? field("Topics of", select(parents.map((each) => [each.parent, each.parent]), kept.parent, (value) => { kept.parent = value; remember(value); later(); })) : null;
   const policy = field("Policy", select([["", "none: wildcard *"], ...state.policies.map((each) => [each, each])], kept.policy, (value) => { kept.policy = value; later(); }));
   const inner = h("input", { type: "checkbox", checked: kept.innerMulti, onchange: () => { kept.innerMulti = inner.checked; later(); } });

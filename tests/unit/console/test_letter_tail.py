@@ -56,6 +56,15 @@ def test_letters_are_followed_the_newest_first_until_they_are_replayed(broker: S
     assert (len(found["original"]), found["truncated"]) == (2_048, True)
 
 
+def test_letters_that_a_replay_can_help_name_what_to_do_first(broker: Simulated) -> None:
+    reasons = ["quota-exceeded", "not-json", "a-later-reason"]
+    broker.write(*(letter(number, reason) for number, reason in enumerate(reasons)), topic=TOPIC, partition=0)
+    with LetterTail(broker.address, TOPIC, {}) as tail:
+        assert eventually(lambda: len(ids(tail)) == 3)
+        fixes = {each["reason"]: each["fix"] for each in tail.page("", 0, 9)["letters"]}
+    assert fixes == {"quota-exceeded": "raise the quota", "not-json": "", "a-later-reason": ""}
+
+
 def test_only_the_last_ones_are_kept(broker: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before the start are not even read; the number of the others is told."""
     monkeypatch.setattr(module, "KEPT", 4)
