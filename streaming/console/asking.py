@@ -103,7 +103,8 @@ def _number(request: Request, name: str, default: int, most: int) -> int:
 
 
 def _subscriber(request: Request) -> Subscriber:
-    parent, group, client = (_text(request, name) for name in ("parent", "group", "client"))
+    parent, client = (_text(request, name) for name in ("parent", "client"))
+    group = _text(request, "group", "")  # an explanation without a group is for all groups of the client
     return Subscriber(parent, group, client, request.query_params.get("part") or None)
 
 

@@ -134,6 +134,21 @@ def test_why_explains_a_pair_segment_by_segment(url: str, opened: Open) -> None:
     answer.get_by_text("eu-dashboard receives").wait_for()
 
 
+def test_an_explanation_needs_no_group(broker: Simulated, url: str, opened: Open) -> None:
+    broker.write(add("other", parent="orders", client="eu-dashboard", group="archive"), partition=0)
+    page = opened(f"{url}#/explain?parent=orders")
+    page.get_by_label("Client").fill("eu-dashboard")
+    topic = page.get_by_role("combobox", name="Topic", exact=True)
+    assert topic.bounding_box()["width"] > 1.5 * page.get_by_label("Client").bounding_box()["width"]
+    topic.fill("eu__acme__order__created")
+    page.get_by_role("button", name="Explain").click()
+    answer = page.get_by_role("region", name="Answer")
+    answer.get_by_text("In group dashboards; the client is also in archive").wait_for()
+    answer.get_by_role("link", name="archive").click()
+    answer.get_by_text("does not receive eu__acme__order__created").wait_for()
+    assert page.get_by_label("Group").input_value() == "archive"
+
+
 def test_changes_show_by_themselves(broker: Simulated, url: str, opened: Open) -> None:
     """In the figures, the tree, the receivers and the live list, while the focus stays where it is."""
     page = opened(f"{url}{VIEWS['topics']}")

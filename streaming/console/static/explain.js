@@ -1,7 +1,7 @@
 // Why a client does or does not receive a topic.
 
 import { ask } from "./api.js";
-import { field, h, hash, name, shown, wait, when } from "./dom.js";
+import { field, h, hash, link, name, shown, wait, when } from "./dom.js";
 import { parentChoice } from "./parents.js";
 import { cause } from "./rows.js";
 import { steps } from "./steps.js";
@@ -21,8 +21,6 @@ export async function explain({ root, parameters, signal, complain, on }) {
     try {
       const { subscribers } = await ask("subscribers", { parent, contains: inputs.client.value, size: 20 }, signal);
       clientList.replaceChildren(...subscribers.map((each) => h("option", { value: each.client }, `in ${each.group}`)));
-      const exact = subscribers.filter((each) => each.client === inputs.client.value);
-      if (exact.length && !inputs.group.value) inputs.group.value = exact[0].group;
     } catch (error) { complain(error); }
   });
   const suggestTopics = wait(150, async () => {
@@ -31,10 +29,10 @@ export async function explain({ root, parameters, signal, complain, on }) {
       topicList.replaceChildren(...topics.map((each) => h("option", { value: each.topic })));
     } catch (error) { complain(error); }
   });
-  const input = (key, more) => h("input", { type: "text", required: key !== "part", spellcheck: "false", autocomplete: "off", value: asked[key], ...more });
+  const input = (key, more) => h("input", { type: "text", required: key !== "group", spellcheck: "false", autocomplete: "off", value: asked[key], ...more });
   const inputs = {
     client: input("client", { list: "client-list", oninput: suggestClients }),
-    group: input("group", {}),
+    group: input("group", { placeholder: "any" }),
     topic: input("topic", { list: "topic-list", oninput: suggestTopics }),
   };
   const form = h("form", { class: "tools", onsubmit: (event) => {
@@ -55,6 +53,8 @@ export async function explain({ root, parameters, signal, complain, on }) {
   function draw(found) {
     answer.replaceChildren(
       h("p", { class: `headline ${found.receives ? "good" : "bad"}` }, h("span", { class: "mark", "aria-hidden": "true" }, found.receives ? "\u2713" : "\u2717"), h("span", {}, shown(found.headline))),
+      group ? h("p", {}, "In group ", name(group), others.length ? ["; the client is also in ", ...others.flatMap((each, at) => [at ? ", " : "",
+        link(hash("explain", { ...asked, parent, group: each }), shown(each))])] : "") : "",
       h("ul", { class: "plain checks" }, found.checks.map((check) => {
         const [sign, kind, word] = MARKS.get(check.met);
         return h("li", { class: `check-line ${kind}` }, h("span", { class: "mark", role: "img", "aria-label": word }, sign),

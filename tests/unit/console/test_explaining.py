@@ -15,7 +15,7 @@ from streaming.records.op import Cause
 from streaming.worker.inquiry.model import EntryVerdict, GroupFacts, Hint, PairFacts, PairVerdict
 from tests.support.processes import eventually
 from tests.support.simulated import Simulated
-from tests.support.update_records import remove
+from tests.support.update_records import add, remove
 
 C1 = Subscriber("orders", "billing", "c1")
 
@@ -49,6 +49,18 @@ def test_the_last_removal_names_its_cause(broker: Simulated, live: LiveRelation)
         "c1 no longer receives eu__acme__created: a newer client of the exclusive group received the topic."
     )
     assert [seen["op"] for seen in found["history"]] == ["REMOVE", "ADD"]
+
+
+def test_a_client_without_a_group_is_explained_in_the_group_that_receives(
+    broker: Simulated, live: LiveRelation
+) -> None:
+    broker.write(add("other", parent="orders", client="c1", group="abc"), partition=0)
+    asked = Subscriber("orders", "", "c1")
+    assert eventually(lambda: live.rows.count_of_topic("orders", "other") == 1)
+    found = explain_by_updates(live, asked, "eu__acme__created")
+    assert (found["receives"], found["groups"]) == (True, ["billing", "abc"])
+    assert explain_by_updates(live, asked, "other")["groups"] == ["abc", "billing"]
+    assert explain_by_updates(live, asked._replace(client_id="c"), "other")["groups"] == [""]
 
 
 def test_every_cause_has_a_meaning() -> None:
