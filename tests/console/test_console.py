@@ -134,6 +134,35 @@ def test_why_explains_a_pair_segment_by_segment(url: str, opened: Open) -> None:
     answer.get_by_text("eu-dashboard receives").wait_for()
 
 
+def test_an_empty_view_suggests_the_next_step(url: str, opened: Open) -> None:
+    page = opened(f"{url}#/topics?parent=orders")
+    page.get_by_label("Begins with").fill("zz")
+    page.get_by_text("No topic begins with “zz”. Clear the field").wait_for()
+    page.get_by_label("Begins with").fill("us")
+    item(page, "us__acme__order__created").wait_for()
+    assert page.get_by_text("No topic begins").count() == 0
+    page.goto(f"{url}#/clients?parent=orders")
+    page.get_by_label("Client or group contains").fill("zz")
+    page.get_by_text("No client or group of this parent contains this text. Clear the field").wait_for()
+
+
+def test_a_console_without_rows_names_a_command_and_its_trouble(opened: Open) -> None:
+    broker = Simulated()
+    with served(broker) as url:
+        page = opened(f"{url}#/clients")
+        page.get_by_text("No client receives a topic yet").wait_for()
+        page.get_by_text("reexpand demo --keep").wait_for()
+        broker.write(add("first", parent="orders", client="c"), partition=0)
+        page.get_by_role("link", name="c", exact=True).wait_for()
+
+
+def test_numbers_are_right_aligned(url: str, opened: Open) -> None:
+    page = opened(f"{url}#/clients?parent=orders")
+    cells = page.get_by_role("table", name="Subscribers of orders").locator(".number")
+    assert eventually(lambda: cells.count() == 4)
+    assert cells.evaluate_all("cells => cells.every(cell => getComputedStyle(cell).textAlign === 'right')")
+
+
 def test_an_explanation_needs_no_group(broker: Simulated, url: str, opened: Open) -> None:
     broker.write(add("other", parent="orders", client="eu-dashboard", group="archive"), partition=0)
     page = opened(f"{url}#/explain?parent=orders")

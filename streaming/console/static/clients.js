@@ -1,17 +1,21 @@
 // Subscribers of a parent, and the topics of a chosen subscriber.
 
 import { count, field, h, hash, link, name, plural, reach, shown, spaced, wait } from "./dom.js";
-import { parentChoice } from "./parents.js";
+import { nothingYet, parentChoice } from "./parents.js";
 import { cause, Pages, patterns } from "./rows.js";
 
 export async function clients({ root, parameters, signal, complain, on }) {
   const choice = await parentChoice(parameters.get("parent"), signal, (parent) => { location.hash = hash("clients", { parent }); });
   const parent = choice.parent;
+  if (!parent) {
+    root.replaceChildren(...await nothingYet("Clients", signal, on));
+    return;
+  }
   const [group, client, part] = ["group", "client", "part"].map((each) => parameters.get(each));
   const detail = h("section", { class: "detail", "aria-label": "Topics of the client" });
   const list = new Pages({
-    caption: `Subscribers of ${parent}`, heads: ["Client", "Group", "Topics"], question: "subscribers",
-    parameters: { parent, contains: "" }, list: "subscribers", signal, complain, empty: "No subscriber matches.",
+    caption: `Subscribers of ${parent}`, heads: ["Client", "Group", "Topics"], question: "subscribers", numbers: ["Topics"],
+    parameters: { parent, contains: "" }, list: "subscribers", signal, complain, empty: "No client or group of this parent contains this text. Clear the field, or select another parent.",
     cells: (row) => [
       h("span", { class: "client" },
         h("a", { href: hash("clients", { parent, group: row.group, client: row.client, part: row.part }),

@@ -27,7 +27,7 @@ export async function live({ root, on }) {
   const figures = h("p", { class: "muted", role: "status" });
   const search = h("input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => draw() });
   const table = h("table", {}, h("caption", { class: "unseen" }, "Changes, newest first"),
-    h("thead", {}, h("tr", {}, ["Time", "Update", "Client", "Topic", "Cause", ""].map(head))), body);
+    h("thead", {}, h("tr", {}, ["Time", "Update", "Client", "Topic", "Cause", ""].map((text) => head(text)))), body);
   const draw = () => {
     const wanted = search.value;
     const found = kept.filter((seen) => !wanted || [seen.topic, seen.client, seen.group, seen.parent].some((text) => text.includes(wanted)));
@@ -35,7 +35,7 @@ export async function live({ root, on }) {
     table.hidden = !found.length;
     figures.textContent = kept.length
       ? `${plural(kept.length, "change")} since this page was opened${missed ? `; ${count(missed)} more were skipped because they arrived too fast` : ""}.`
-      : "No changes since this page was opened.";
+      : "No changes since this page was opened. One appears when a topic or a subscription changes.";
   };
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
     paused = !paused;

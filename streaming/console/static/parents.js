@@ -27,6 +27,17 @@ export async function currentParent(given, signal) {
   return { parents, parent, total };
 }
 
+// Explain why a view without parents is empty, and reload the view when the first row arrives.
+export async function nothingYet(title, signal, on) {
+  const found = await ask("state", {}, signal);
+  const trouble = found.error || found.trouble;
+  on("changes", () => dispatchEvent(new Event("hashchange")));
+  return [h("h1", {}, title), h("p", { class: "nothing" }, trouble ? `The updates cannot be read: ${trouble}`
+    : !found.ready ? "The updates are being read."
+      : ["No client receives a topic yet. Create a topic and subscribe a client with ", h("code", {}, "reexpand send"), ", or run ",
+        h("code", {}, "reexpand demo --keep"), " for sample data. The first topic appears here automatically."])];
+}
+
 // Return the parent to show, a select field, and the separator of the parent.
 export async function parentChoice(given, signal, onchange) {
   const { parents, parent, total } = await currentParent(given, signal);

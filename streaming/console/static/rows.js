@@ -13,17 +13,17 @@ export const client = (row, parent) => h("span", { class: "client" },
 
 export const cause = (text) => h("span", { class: `cause ${text.toLowerCase()}` }, text.toLowerCase().replaceAll("_", " "));
 
-export const head = (text) => h("th", { scope: "col" }, text || h("span", { class: "unseen" }, "Explanation"));
+export const head = (text, isNumber = false) => h("th", { scope: "col", class: isNumber ? "number" : null }, text || h("span", { class: "unseen" }, "Explanation"));
 
-// A table with pages of `size` rows; `heads` are strings, `cells(row)` returns the cells of a row.
+// A table with pages of `size` rows; `heads` are strings, `numbers` the heads of right-aligned columns, `cells(row)` returns the cells of a row.
 export class Pages {
-  constructor({ caption, heads, question, parameters, list, cells, empty, signal, complain, size = 50 }) {
-    Object.assign(this, { heads, question, parameters, list, cells, empty, signal, complain, size });
+  constructor({ caption, heads, question, parameters, list, cells, empty, signal, complain, numbers = [], size = 50 }) {
+    Object.assign(this, { heads, question, parameters, list, cells, empty, signal, complain, numbers, size });
     this.start = 0;
     this.total = 0;
     this.body = h("tbody");
     this.table = h("table", {}, h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, heads.map(head))), this.body);
+      h("thead", {}, h("tr", {}, heads.map((text) => head(text, numbers.includes(text))))), this.body);
     this.before = h("button", { type: "button", onclick: () => this.turn(-1) }, "Previous");
     this.behind = h("button", { type: "button", onclick: () => this.turn(1) }, "Next");
     this.place = h("span", { role: "status" });
@@ -48,7 +48,7 @@ export class Pages {
       this.start = 0;
       return this.load();
     }
-    this.body.replaceChildren(...lines.map((line) => h("tr", {}, this.cells(line).map((cell, at) => h("td", { "data-head": this.heads[at] }, cell)))));
+    this.body.replaceChildren(...lines.map((line) => h("tr", {}, this.cells(line).map((cell, at) => h("td", { "data-head": this.heads[at], class: this.numbers.includes(this.heads[at]) ? "number" : null }, cell)))));
     const end = this.end = this.start + lines.length;
     const early = found.complete === false ? "; the search ended early, give more of the name" : "";
     this.place.textContent = (found.total ? `${count(this.start + 1)} to ${count(end)} of ${count(found.total)}` : "") + early;

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { field, h, hash, link, name, plural, reach, select, shown, spaced, wait } from "./dom.js";
-import { parentChoice, SEPARATORS } from "./parents.js";
+import { nothingYet, parentChoice, SEPARATORS } from "./parents.js";
 import { cause, client, Pages, patterns } from "./rows.js";
 import { Tree } from "./tree.js";
 
@@ -10,8 +10,7 @@ export async function topics({ root, parameters, signal, complain, on }) {
   const choice = await parentChoice(parameters.get("parent"), signal, (parent) => { location.hash = hash("topics", { parent }); });
   const parent = choice.parent;
   if (!parent) {
-    root.replaceChildren(h("h1", {}, "Topics"), h("p", { class: "nothing" }, "No topic has receivers yet. The first one appears here automatically."));
-    on("changes", () => { if (!parameters.get("parent")) dispatchEvent(new Event("hashchange")); });
+    root.replaceChildren(...await nothingYet("Topics", signal, on));
     return;
   }
   let separator = parameters.get("separator") || choice.separator;
@@ -34,10 +33,16 @@ export async function topics({ root, parameters, signal, complain, on }) {
 
   let tree = null;
   const holder = h("div", { class: "scrolls" });
+  const nothing = h("p", { class: "muted", role: "status" });
+  const tellEmpty = () => {
+    nothing.textContent = tree.isEmpty ? beginning ? `No topic begins with “${beginning}”. Clear the field, or select another parent.`
+      : "No topic of this parent has receivers. Select another parent." : "";
+  };
   const plant = async () => {
     tree = new Tree({ label: `Topics of ${parent}`, level, choose, complain });
     holder.replaceChildren(tree.root);
     await tree.load();
+    tellEmpty();
     if (topic) await tree.reveal(topic);
   };
 
@@ -71,12 +76,12 @@ export async function topics({ root, parameters, signal, complain, on }) {
     h("div", { class: "tools" }, choice.control,
       field("Divided at", select(SEPARATORS, separator, (value) => { separator = value; plant().catch(complain); })),
       field("Begins with", search)),
-    h("div", { class: "split" }, h("section", { "aria-label": "Tree", class: "panel" }, holder), detail),
+    h("div", { class: "split" }, h("section", { "aria-label": "Tree", class: "panel" }, holder, nothing), detail),
     h("p", { class: "note" }, "The tree contains only topics with receivers, because the updates contain no others."),
   );
   await Promise.all([plant(), showReceivers()]);
   if (topic) reach(detail);
-  const refresh = spaced(1000, () => Promise.all([tree.refresh(), pages && topic ? pages.load().then((found) => {
+  const refresh = spaced(1000, () => Promise.all([tree.refresh().then(tellEmpty), pages && topic ? pages.load().then((found) => {
     headline.textContent = plural(found.total, "receiver");
   }) : null]).catch(complain));
   on("changes", ({ changes }) => { if (changes.some((change) => change.parent === parent)) refresh(); });

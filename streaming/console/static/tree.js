@@ -129,6 +129,10 @@ export class Tree {
     this.chosen = "";
   }
 
+  get isEmpty() {
+    return this.top.items.size === 0;
+  }
+
   async load() {
     await this.top.load(PAGE);
     if (!this.root.querySelector('[tabindex="0"]')) this.rove(this.root.querySelector("[role=treeitem]"));
