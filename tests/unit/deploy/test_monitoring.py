@@ -20,6 +20,8 @@ from tests.support.prometheus import MONITORING
 ROOT = Path(__file__).parents[3]
 ALERTS = (MONITORING / "alerts.yml").read_text(encoding="utf-8")
 NAMES = re.findall(r"- alert: (\w+)", ALERTS)
+SITE = "https://github.com/reexpand/reexpand/blob/main"
+"""Address of the repository's files, as in the README."""
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 COMPOSE = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 DASHBOARD: dict[str, Any] = json.loads(DASHBOARD_FILE.read_text(encoding="utf-8"))
@@ -82,9 +84,9 @@ def test_every_single_value_panel_has_thresholds() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_alert_has_an_entry_in_the_runbook(name: str) -> None:
-    """To which it leads, with its condition, what it means, and what to do."""
+    """The alert links to it by an absolute URL; the entry has the cause and the remedy."""
     rule = ALERTS.partition(f"- alert: {name}\n")[2].partition("- alert:")[0]
-    assert f"runbook: docs/operations.md#{name.lower()}\n" in rule
+    assert f"runbook_url: {SITE}/docs/operations.md#{name.lower()}\n" in rule
     entry = PAGE.partition(f"\n### {name}\n")[2].partition("\n##")[0]
     assert len(re.findall(r"^\*\*(?:Means|Do)\.\*\* ", entry, re.MULTILINE)) == 2, entry
 
