@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from tests.support.processes import eventually
 from tests.support.running_job import Streams
 
 _ROOT = Path(__file__).parents[2]
-_IMAGES = ("python:3.11-slim", "apache/kafka:4.3.1", "prom/prometheus:v3.5.0", "grafana/grafana:12.1.1")
+_IMAGE = re.compile(r"\$\{(REEXPAND_\w+_IMAGE):-(.+)\}")
 _UP_SECONDS = 1500
 _HEALTHY_SECONDS = 180
 _ANSWER_SECONDS = 60
@@ -47,8 +48,9 @@ class Services:
 
     def compose(self, *arguments: str, timeout: float = _HEALTHY_SECONDS) -> str:
         """Run a command of Compose and return what it prints."""
-        # What the user has set for services of his own is not for these.
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}
+        # Images may come from a mirror; other settings are for the user's own services.
+        keep = re.compile(r"(?!REEXPAND_)|REEXPAND_\w+_IMAGE$")
+        inherited = {name: value for name, value in os.environ.items() if keep.match(name)}
         done = subprocess.run(
             [*self._command, *arguments],
             cwd=_ROOT,
@@ -121,7 +123,8 @@ def running_services() -> Iterator[Services]:
 
 @cache
 def _obstacle() -> str | None:
-    found = obstacle(_IMAGES)
+    images = _IMAGE.findall((_ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    found = obstacle(os.environ.get(name, pinned) for name, pinned in images)
     if found is None and not _compose():
         return "there is a container engine, but neither `docker compose` nor `docker-compose`"
     return found

@@ -23,7 +23,6 @@ NAMES = re.findall(r"- alert: (\w+)", ALERTS)
 SITE = "https://github.com/reexpand/reexpand/blob/main"
 """Address of the repository's files, as in the README."""
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-COMPOSE = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 DASHBOARD: dict[str, Any] = json.loads(DASHBOARD_FILE.read_text(encoding="utf-8"))
 
 
@@ -99,18 +98,6 @@ def test_the_table_of_metrics_is_that_of_the_job() -> None:
     """Name, kind and text; in its order."""
     rows = re.findall(r"^\| `(reexpand_\w+)`[^|]* \| (\w+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
     assert rows == [(name, kind, text.removesuffix(".")) for name, kind, text in families()]
-
-
-def test_images_of_the_compose_file_are_pinned() -> None:
-    images = re.findall(r"^    image: (\S+)$", COMPOSE, re.MULTILINE)
-    assert {image.partition(":")[0] for image in images} == {"apache/kafka", "prom/prometheus", "grafana/grafana"}
-    assert all(re.search(r":v?\d+\.\d+\.\d+$", image) for image in images)
-
-
-def test_what_the_compose_file_mounts_exists() -> None:
-    mounted = re.findall(r"- \./(deploy/[^:]+):", COMPOSE)
-    assert len(mounted) == 4
-    assert [path for path in mounted if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
