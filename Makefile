@@ -115,6 +115,16 @@ $(KUBERNETES_API)/kube-apiserver: tests/containers/apiserver/go.mod tests/contai
 test-executors: setup $(S3_SERVER) $(KUBERNETES_API)/etcd $(KUBERNETES_API)/kube-apiserver ## executors of Spark on the API of Kubernetes, which Go builds (needs Go, and root; 10 minutes the first time)
 	.venv/bin/pytest -m containers tests/containers/test_executors.py
 
+HELM_VERSION := v3.20.2
+HELM := $(CACHE)/helm/$(HELM_VERSION)/helm
+
+$(HELM):
+	GOBIN=$(dir $@) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+
+.PHONY: test-helm
+test-helm: .venv/.locked $(HELM) ## deploy/helm rendered, checked against the schemas of Kubernetes and compared with kustomize (needs Go)
+	.venv/bin/pytest tests/unit/deploy/test_kubernetes.py
+
 .PHONY: test-kubernetes
 test-kubernetes: .venv/.locked ## deploy/kubernetes on the cluster of kubectl's context: a rollout and a killed driver (see deploy/README.md)
 	.venv/bin/pytest -m containers tests/containers/test_kubernetes.py

@@ -1,5 +1,6 @@
-"""Manifests for Kubernetes: valid, rendered where kubectl or kustomize is at hand, and of one mind with the job."""
+"""Manifests and Helm chart: valid, consistent with the job, and rendered if kubectl, kustomize or helm is installed."""
 
+import base64
 import json
 import os
 import re
@@ -16,6 +17,8 @@ from click import Option
 
 from streaming.cli.run import run
 from streaming.config import Settings
+from streaming.local.process import cache_folder
+from streaming.monitor.server import checked_token
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -25,6 +28,11 @@ OF_OPERATORS = {"ServiceMonitor"}
 KUSTOMIZE = [["kustomize", "build"], ["kubectl", "kustomize"]]
 RENDERER = next((command for command in KUSTOMIZE if shutil.which(command[0])), None)
 
+CHART = ROOT / "deploy" / "helm"
+HELM = shutil.which("helm") or next(map(str, cache_folder().glob("helm/*/helm")), None)
+"""Program on the PATH, or the one that `make test-helm` builds."""
+
+helm_only = pytest.mark.skipif(HELM is None, reason="helm is not installed (make test-helm builds it)")
 rendered_only = pytest.mark.skipif(RENDERER is None, reason="neither kustomize nor kubectl is on the PATH")
 Resource = dict[str, Any]
 
@@ -254,3 +262,125 @@ def test_the_drivers_have_no_rights_that_they_do_not_need() -> None:
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
     user = f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"
     assert f"USER {user}\n" in dockerfile
+
+
+S3: dict[str, Any] = {
+    "kafka": {"bootstrapServers": "a:9092,b:9093", "secretName": "reexpand-kafka"},
+    "checkpoint": {"s3": {"uri": "s3a://reexpand/checkpoint", "endpoint": "https://s3.us-east-1.amazonaws.com"}},
+    "serviceMonitor": {"enabled": True},
+}
+VOLUME: dict[str, Any] = {"kafka": S3["kafka"], "checkpoint": {"volume": {"enabled": True}}}
+SMALL: dict[str, Any] = {
+    "replicas": 1,
+    "image": {"digest": f"sha256:{'a' * 64}"},
+    "kafka": {"bootstrapServers": "a:9092"},
+    "checkpoint": {"volume": {"enabled": True, "existingClaim": "mine"}},
+    "console": {"enabled": False},
+    "networkPolicy": {"enabled": False},
+}
+
+
+def helm(folder: Path, values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Render the chart."""
+    assert HELM
+    file = folder / "values.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    command = [HELM, "template", "reexpand", str(CHART), "--kube-version", RELEASE, "--values", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def chart(folder: Path, values: dict[str, Any]) -> dict[str, Resource]:
+    """Return the resources of the chart, by kind."""
+    done = helm(folder, values)
+    assert done.returncode == 0, done.stderr
+    found = [resource for resource in yaml.safe_load_all(done.stdout) if resource]
+    for resource in found:
+        check(resource)
+    return {resource["kind"]: resource for resource in found}
+
+
+@helm_only
+@rendered_only
+@pytest.mark.parametrize(("overlay", "values"), [("s3", S3), ("volume", VOLUME)], ids=["s3", "volume"])
+def test_the_chart_starts_the_pods_of_kustomize(overlay: str, values: dict[str, Any], tmp_path: Path) -> None:
+    """Only their labels, and the names of ConfigMap and Secret, differ."""
+    ours, theirs = chart(tmp_path, values), render(tmp_path, overlay)
+    settings = theirs["ConfigMap"]["data"] | {"REEXPAND_BOOTSTRAP_SERVERS": "a:9092,b:9093"}
+    assert ours["ConfigMap"]["data"] == settings
+    pods = []
+    for found in (ours, theirs):
+        spec = found["Deployment"]["spec"]["template"]["spec"]
+        (only,) = spec["containers"]
+        assert only.pop("envFrom")[0]["configMapRef"]["name"] == found["ConfigMap"]["metadata"]["name"]
+        only.pop("imagePullPolicy", None)
+        for each in spec["topologySpreadConstraints"]:
+            assert each.pop("labelSelector")["matchLabels"].items() >= pod_labels().items()
+        pods.append({**spec, "volumes": sorted(spec["volumes"], key=lambda each: str(each["name"]))})
+        only["volumeMounts"].sort(key=lambda each: str(each["name"]))
+    assert pods[0] == pods[1]
+    for kind in ("Service", "PodDisruptionBudget", "PersistentVolumeClaim"):
+        assert (kind in ours) == (kind in theirs)
+        for found in (ours, theirs):
+            found.get(kind, {}).get("spec", {}).pop("selector", None)
+        assert ours.get(kind, {}).get("spec") == theirs.get(kind, {}).get("spec")
+
+
+@helm_only
+def test_parts_of_the_chart_are_optional(tmp_path: Path) -> None:
+    """A single driver has no budget, which would keep it on its node."""
+    found = chart(tmp_path, SMALL)
+    assert found.keys() == {"ConfigMap", "Deployment", "Service", "ServiceAccount"}
+    assert container(found["Deployment"])["image"] == f"reexpand@sha256:{'a' * 64}"
+    assert found["Deployment"]["spec"]["template"]["spec"]["volumes"][1]["persistentVolumeClaim"]["claimName"] == "mine"
+    assert "ServiceMonitor" in chart(tmp_path, S3)
+
+
+@helm_only
+def test_the_chart_generates_the_token_of_the_console(tmp_path: Path) -> None:
+    """Without a Secret of your own."""
+    found = [chart(tmp_path, S3) for _ in range(2)]
+    tokens = {base64.b64decode(each["Secret"]["data"]["REEXPAND_HTTP_TOKEN"]).decode() for each in found}
+    assert len(tokens) == 2
+    assert all(checked_token(token, "the chart") for token in tokens)
+    name = {"secretRef": {"name": found[0]["Secret"]["metadata"]["name"]}}
+    assert container(found[0]["Deployment"])["envFrom"][1:] == [name, {"secretRef": {"name": "reexpand-s3"}}]
+    own = chart(tmp_path, VOLUME | {"console": {"tokenSecretName": "mine"}})
+    assert "Secret" not in own
+    assert container(own["Deployment"])["envFrom"][1:] == [{"secretRef": {"name": "mine"}}]
+
+
+@helm_only
+def test_the_chart_limits_traffic_to_what_the_drivers_need(tmp_path: Path) -> None:
+    """Out: DNS, brokers and storage. In: the page, as with kustomize."""
+
+    def ports(values: dict[str, Any]) -> list[int]:
+        policy = chart(tmp_path, values)["NetworkPolicy"]["spec"]
+        assert policy["ingress"] == load(FOLDER / "base" / "network-policy.yaml")["spec"]["ingress"]
+        assert policy["policyTypes"] == ["Ingress", "Egress"]
+        assert policy["podSelector"]["matchLabels"].items() >= pod_labels().items()
+        ((rule),) = policy["egress"]
+        assert rule["ports"][0] == {"protocol": "UDP", "port": 53}
+        return [each["port"] for each in rule["ports"][1:] if each["protocol"] == "TCP"]
+
+    assert ports(S3) == [53, 9092, 9093, 443]
+    assert ports(VOLUME | {"networkPolicy": {"extraPorts": [30_092]}}) == [53, 9092, 9093, 30_092]
+    storage = {"s3": {"uri": "s3a://a/b", "endpoint": "http://minio.storage.svc:9000"}}
+    assert ports(VOLUME | {"checkpoint": storage}) == [53, 9092, 9093, 9000]
+
+
+@helm_only
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"kafka": {}}, "/kafka/bootstrapServers"),
+        ({"checkpoint": {}}, "set either checkpoint.s3.uri or checkpoint.volume.enabled"),
+        ({"checkpoint": S3["checkpoint"] | VOLUME["checkpoint"]}, "set either checkpoint.s3.uri or"),
+        ({"replica": 3}, "additional properties 'replica' not allowed"),
+        ({"settings": {"REEXPAND_HTTP": "off"}}, "invalid propertyName 'REEXPAND_HTTP'"),
+    ],
+    ids=["no broker", "no checkpoint", "two checkpoints", "misspelt", "set elsewhere"],
+)
+def test_the_chart_rejects_wrong_values(wrong: dict[str, Any], error: str, tmp_path: Path) -> None:
+    done = helm(tmp_path, VOLUME | wrong)
+    assert done.returncode != 0
+    assert error in done.stderr
