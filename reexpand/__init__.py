@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -48,11 +47,7 @@ def conflict(package: str) -> str | None:
 
     The package is not imported. Sources of an editable installation, or on `PYTHONPATH`, are not checked.
     """
-    try:
-        record = distribution("reexpand").read_text("RECORD") or ""
-    except PackageNotFoundError:
-        return None
-    recorded = _recorded(record, package)
+    recorded = _recorded(_own_record(), package)
     if not recorded:
         return None
     spec = find_spec(package)
@@ -60,6 +55,8 @@ def conflict(package: str) -> str | None:
     wrong = [name for name, digest in recorded.items() if _digest(folder.parent / name) != digest]
     if not wrong:
         return None
+    from importlib.metadata import distributions  # noqa: PLC0415 - takes a sixth of the command's start
+
     owners = [
         f"{other.name} {other.version}"
         for other in distributions()
@@ -72,6 +69,12 @@ def conflict(package: str) -> str | None:
         "(`python -m venv reexpand-env`), or remove the other distribution and reinstall reexpand "
         "(`pip install --force-reinstall --no-deps reexpand`, or from its original source)."
     )
+
+
+def _own_record() -> str:
+    """Return the record of the installation that contains this package; empty if there is none."""
+    files = Path(__file__).parent.parent.glob("reexpand-*.dist-info/RECORD")
+    return next((file.read_text(encoding="utf-8") for file in files), "")
 
 
 def _recorded(record: str, package: str) -> Mapping[str, str]:
