@@ -93,11 +93,7 @@ def java(folder: Path, source: str) -> list[str]:
 def go(folder: Path, source: str) -> list[str]:
     (folder / "main.go").write_text(source, encoding="utf-8")
     (module,) = re.findall(r"`go get (\S+)`", PAGE)
-    for arguments in (
-        ["mod", "init", "updates"],
-        ["get", f"{module.replace('@', '/pkg/kgo@')}"],
-        ["build", "-o", "program"],
-    ):
+    for arguments in (["mod", "init", "updates"], ["get", module], ["build", "-o", "program"]):
         done = subprocess.run([_found("go"), *arguments], cwd=folder, capture_output=True, text=True, check=False)
         if arguments[0] == "get" and done.returncode:
             pytest.skip(f"the Go module is not available: {done.stderr}")
