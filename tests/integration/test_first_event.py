@@ -119,5 +119,5 @@ def test_the_dispatcher_of_the_tutorial_prints_a_message(tmp_path: Path) -> None
         terminals.run(topic)
         terminals.start(re.sub(r" +#.*", "", dispatcher), "ready")
         terminals.run(events)
-        assert eventually(lambda: terminals.printed() == "ready\nc1 hello\n", WAIT_SECONDS), terminals.printed()
+        assert eventually(lambda: "\nc1 hello\n" in terminals.printed(), WAIT_SECONDS), terminals.printed()
         terminals.end_last()
