@@ -110,8 +110,8 @@ def settings_of(folder: str) -> dict[str, str]:
 
 
 def test_each_resource_is_valid() -> None:
-    assert (OVERLAYS, COMPONENTS) == (["executors", "s3", "volume"], ["kafka-credentials", "service-monitor"])
-    assert len(RESOURCES) == 11
+    assert (OVERLAYS, COMPONENTS) == (["executors", "s3", "volume"], ["egress", "kafka-credentials", "service-monitor"])
+    assert len(RESOURCES) == 12
     for file in RESOURCES:
         check(load(file))
 
@@ -199,6 +199,17 @@ def test_pods_are_reached_by_those_that_need_them(overlay: str, tmp_path: Path) 
     }
     driver = {"matchLabels": {"app.kubernetes.io/name": "reexpand"}}
     assert driver["matchLabels"] == pod_labels()
+    egress = policies.pop("reexpand-egress")
+    (pods,) = egress["podSelector"]["matchExpressions"]
+    assert pods["values"] == ["reexpand", "reexpand-executor"]
+    assert egress["policyTypes"] == ["Egress"]
+    assert egress["egress"][1] == {"to": [{"podSelector": egress["podSelector"]}]}
+    ports = {
+        port
+        for each in egress["egress"][0]["ports"]
+        for port in range(each["port"], each.get("endPort", each["port"]) + 1)
+    }
+    assert ports == {53, 443, 6443, 9092, 9093, 9094}
     for spec in policies.values():
         assert spec["policyTypes"] == ["Ingress"]
     (page,) = policies["reexpand"]["ingress"]
