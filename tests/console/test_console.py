@@ -146,7 +146,7 @@ def test_an_empty_view_suggests_the_next_step(url: str, opened: Open) -> None:
     page.get_by_text("No client or group of this parent contains this text. Clear the field").wait_for()
 
 
-def test_a_console_without_rows_names_a_command_and_its_trouble(opened: Open) -> None:
+def test_a_console_without_rows_names_a_command(opened: Open) -> None:
     broker = Simulated()
     with served(broker) as url:
         page = opened(f"{url}#/clients")
