@@ -23,7 +23,7 @@ from streaming.console.live import MAX_ROWS, LiveRelation
 from streaming.console.overview import JobWatch, own_state, slowest
 from streaming.errors import AddressUnusable, ConfigInvalid
 from streaming.kafka.options import for_librdkafka
-from streaming.monitor.batch import TOTAL, BatchReport, LagMeter
+from streaming.monitor.batch import PHASES, TOTAL, BatchReport, LagMeter
 from streaming.monitor.bounded import BoundedServer
 from streaming.monitor.health import Health
 from streaming.monitor.server import checked_token, read_token, token_of_file

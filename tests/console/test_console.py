@@ -77,7 +77,7 @@ def test_the_tree_is_walked_by_keyboard_and_shows_who_receives_a_topic(url: str,
 @pytest.mark.parametrize("view", ["clients", "topics"])
 def test_a_tap_on_a_phone_shows_its_detail(view: str, broker: Simulated, url: str, opened: Open) -> None:
     """Below a list of fifty rows the detail would be out of sight."""
-    named = {"parent": "orders", "group": "g"}
+    named: dict[str, Any] = {"parent": "orders", "group": "g"}
     broker.write(*(add(f"t{number:03}", client=f"a{number:03}", **named) for number in range(90)), partition=0)
     page = opened(f"{url}#/{view}?parent=orders", width=390)
     (page.get_by_role("link", name="a000") if view == "clients" else item(page, "t000")).click()
