@@ -28,7 +28,7 @@ def test_it_shows_what_is_received_and_the_micro_batches_of_the_job(broker: Simu
     page = JobConsole(settings(broker.address))
     phases = {TOTAL: 2.0, "addBatch": 1.5, "commitOffsets": 0.25}
     counts = Counter({"add:SUBSCRIBED": 2, "remove:UNSUBSCRIBED": 1, "dead-letter:not-json": 4})
-    now = time.time()
+    now = float(int(time.time()))  # exact in milliseconds
     key = KeyFacts("orders", 3, 2, 1, 9, [int(now * 1_000) - 4_000], 1.0, [])
     page.follow(BatchReport(7, 3, now, phases, counts, [key], 0, 0))
     page.follow(BatchReport(8, 0, 101.0, phases, Counter(), [], 0, 0))
