@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.console.explaining import BASIS
+from streaming.console.overview import JobWatch
 from streaming.records.model import Stream
 from tests.console.conftest import COMMAND, own_streams
 from tests.support.processes import eventually
@@ -49,6 +50,13 @@ def test_a_topic_that_is_born_shows_with_its_receiver_and_the_job_says_why(
         scene.send(Stream.TOPICS, b'{"event": ', "orders")
         scene.sent()
         page.get_by_role("group").filter(has_text="not-json").wait_for()
+        page.goto(f"{job.address()}/#/overview")
+        page.get_by_role("region", name="Job", exact=True).get_by_text("Uptime").wait_for()
+        page.get_by_role("region", name="Lag", exact=True).get_by_text("Unread records").wait_for()
+        shards = page.get_by_role("region", name="Table: Slowest shards, last five minutes")
+        shards.get_by_role("link", name="orders").first.wait_for()
+        with JobWatch(streams.settings) as watch:
+            assert eventually(lambda: watch.state()["state"] == "running" and "lag_records" in watch.state())
         page.goto(f"{job.address()}/#/timings")
         page.get_by_role("img", name=re.compile("^Duration of micro-batches")).wait_for()
         assert eventually(lambda: page.locator(".plot .bar").count() > 0)
