@@ -69,6 +69,7 @@ NOT_RUN = {
     "docker compose": "needs a container engine; tests/containers runs it where there is one",
     "docker run": "needs a container engine",
     "eval": "a shell's own completion; test_shell_completion_offers_the_verbs asks for what it asks",
+    "helm install": "needs a cluster; unit/deploy/test_kubernetes.py renders the chart",
     "kubectl apply": "needs a cluster; unit/deploy/test_kubernetes.py renders what is applied",
     "kubectl create": "needs a cluster",
     "kubectl rollout": "needs a cluster",

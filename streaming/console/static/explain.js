@@ -51,6 +51,7 @@ export async function explain({ root, parameters, signal, complain, on }) {
     draw(await ask("explain", whole, signal));
   }
   function draw(found) {
+    const [group, ...others] = found.groups;
     answer.replaceChildren(
       h("p", { class: `headline ${found.receives ? "good" : "bad"}` }, h("span", { class: "mark", "aria-hidden": "true" }, found.receives ? "\u2713" : "\u2717"), h("span", {}, shown(found.headline))),
       group ? h("p", {}, "In group ", name(group), others.length ? ["; the client is also in ", ...others.flatMap((each, at) => [at ? ", " : "",

@@ -43,7 +43,7 @@ def test_it_shows_what_is_received_and_the_micro_batches_of_the_job(broker: Simu
                 "seconds": 2.0,
                 "records": 3,
                 "updates": 3,
-                "phases": {"addBatch": 1.5},
+                "phases": {"work": 1.5, "commit": 0.25},
             }
         ]
         health.enter(Condition.READY, "the query runs")
