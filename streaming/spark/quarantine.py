@@ -35,8 +35,9 @@ def read(files: CheckpointFiles, location: str) -> Quarantine:
 def precautions(spark: SparkSession, settings: Settings) -> Precautions:
     """Return the precautions of a query that is about to start, and note the start in the checkpoint.
 
-    At the second start on a micro-batch, it has ended the job before, perhaps with its whole container: it is read with
-    bounded memory, and its keys are rehearsed.
+    A planned micro-batch that is not committed may have ended the job, perhaps with its whole container. So the first
+    start on it reads with bounded memory until the job ends: more such micro-batches may follow. At the second start,
+    its keys are rehearsed.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
     noted, progress = read(files, settings.checkpoint), checkpoint.progress(spark, settings)
@@ -45,7 +46,7 @@ def precautions(spark: SparkSession, settings: Settings) -> Precautions:
     repeated = noted.started(progress.micro_batches - 1)
     files.write(NOTE, repeated.dump())
     has_failed = repeated.starts > 1
-    is_bounded = repeated.starts % 2 == 0  # other starts read as usual, in case the bounded source fails
+    is_bounded = repeated.starts % 2 == 1  # other starts read as usual, in case the bounded source fails
     log.log(
         logging.WARNING if has_failed else logging.INFO,
         "start %d on micro-batch %d%s%s",

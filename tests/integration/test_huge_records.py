@@ -212,8 +212,6 @@ def test_a_huge_value_in_a_small_batch_is_a_dead_letter(streams: Streams, tmp_pa
         begun = time.monotonic()
         in_one_batch(streams, topic_json(liteTopic="before"), huge(), topic_json(liteTopic="behind"))
         assert_no_room(job)
-    with Job(streams, log) as again:
-        assert_no_room(again)
     with running(streams, log) as job:
         wanted |= {Effective("p", "g", "c", topic) for topic in ("before", "behind")}
         scene.leads_to(wanted, {"p"})
