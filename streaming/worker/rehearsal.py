@@ -200,12 +200,18 @@ class Rehearsal:
     def _part_of_time(self, share: float) -> float:
         return max(_SHORTEST_SECONDS, self._stall_seconds * share) if self._stall_seconds else 0
 
+    def _started(self) -> "_Child":
+        """Start a child, twice if it ends at once: Linux may end it first when memory is short."""
+        with suppress(EOFError):
+            return _Child(self.worker, self._memory_bytes)
+        return _Child(self.worker, self._memory_bytes)
+
     def _play(self, work: KeyWork, seconds: float) -> Fate | None:
         """Return the end of a dry run; None if it succeeds."""
         if not len(work.rows.streams):
             return None
         if self._child is None:
-            self._child = _Child(self.worker, self._memory_bytes)
+            self._child = self._started()
         fate = self._child.play(work, seconds)
         if fate is not None:
             self.close()
@@ -256,7 +262,11 @@ class _Child:
                 _serve(worker, its_line, self._notes)
             os._exit(0)
         its_line.close()
-        self._line.recv()
+        try:
+            self._line.recv()
+        except EOFError:
+            self.kill()
+            raise
         available = available_bytes() if memory_bytes is None else None
         grown = memory_bytes if available is None else available - min(available // 2, _SPARE_BYTES)
         size = resident_bytes(self._pid)

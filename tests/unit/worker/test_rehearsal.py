@@ -132,6 +132,24 @@ def test_an_error_of_python_is_left_to_the_work_itself() -> None:
     assert found([row(TOPICS, topic_json())], data=b"damaged") == []
 
 
+def test_a_child_that_ends_at_once_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux ends it before other processes when memory is short."""
+    forks: list[int] = []
+    fork = os.fork
+
+    def short_lived() -> int:
+        forks.append(fork())
+        if not forks[-1] and len(forks) == 1:
+            os._exit(1)
+        return forks[-1]
+
+    monkeypatch.setattr(os, "fork", short_lived)
+    rehearsal = Rehearsal(Worker(CONFIG), STALL_SECONDS)
+    rehearsal.check(KeyWork("p", 0, InputRows.of([*SUBSCRIBED, *topics("")]), None, 3, 1))
+    rehearsal.close()
+    assert len(forks) == 2
+
+
 def test_a_child_serves_many_keys_and_ends_with_its_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
     forks: list[int] = []
     fork = os.fork
