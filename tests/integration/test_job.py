@@ -230,8 +230,6 @@ def test_metrics_health_and_offsets_of_a_job_that_works(shared: Shared) -> None:
         ("reexpand_updates_total", {"op": "add", "cause": "TOPIC_CREATED"}, METERED),
         ("reexpand_dead_letters_total", {"reason": "not-json"}, 1),
         ("reexpand_ignored_total", {"reason": "topic-exists"}, 1),
-        ("reexpand_topics", {}, METERED),
-        ("reexpand_clients", {}, 1),
         ("reexpand_latency_seconds_count", {}, METERED),
     )
     scene.settles(shared.job)
@@ -247,7 +245,10 @@ def test_metrics_health_and_offsets_of_a_job_that_works(shared: Shared) -> None:
         return [sample(address, name, **labels) - at for at, (name, labels, _) in zip(before, counted, strict=True)]
 
     assert eventually(lambda: all(map(ge, grown(), (more for *_, more in counted))), SETTLE_SECONDS, 0.5), grown()
-    assert grown()[1:-1] == [1, 1, METERED, 1]
+    assert grown()[1:-1] == [1, 1]
+    # Topics and clients of other tests may end meanwhile.
+    assert sample(address, "reexpand_topics") >= METERED
+    assert sample(address, "reexpand_clients") >= 1
     assert sample(address, "reexpand_latency_seconds_sum") > 0
     assert sample(address, "reexpand_shard_topics", parent="metered", shard="0") == METERED
     assert sample(address, "reexpand_micro_batch_seconds_count", phase="work") >= 1
