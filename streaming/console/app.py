@@ -239,11 +239,11 @@ class _Page:
         return {"rows": _rows(rows.page_of_subscriber(subscriber, start, size)),
                 "total": rows.count_of_subscriber(subscriber)}  # fmt: skip
 
-    def _explain(self, subscriber: Subscriber, topic: str, source: str = "job") -> Answer:
+    def _explain(self, explained: Subscriber, topic: str, source: str = "job") -> Answer:
         if source == "updates":  # immediately, while another request asks the job
-            found = explain_by_updates(self._live, subscriber, topic)
+            found = explain_by_updates(self._live, explained, topic)
             return {**found, "basis": f"{found['basis']} The job is being asked."}
-        return self._sources.explain(subscriber, topic)
+        return self._sources.explain(explained, topic)
 
     def _letters(self, start: int, size: int, reason: str = "") -> Answer:
         if self._sources.letters is None:

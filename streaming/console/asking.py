@@ -102,9 +102,9 @@ def _number(request: Request, name: str, default: int, most: int) -> int:
     return int(found)
 
 
-def _subscriber(request: Request) -> Subscriber:
+def _subscriber(request: Request, group: str | None = None) -> Subscriber:
     parent, client = (_text(request, name) for name in ("parent", "client"))
-    group = _text(request, "group", "")  # an explanation without a group is for all groups of the client
+    group = _text(request, "group", group)
     return Subscriber(parent, group, client, request.query_params.get("part") or None)
 
 
@@ -120,6 +120,7 @@ _PARSERS: Final[Mapping[str, Callable[[Request], Any]]] = {
     "size": lambda request: _number(request, "size", PAGE, MAX_PAGE) or PAGE,
     "separator": _separator,
     "subscriber": _subscriber,  # without `part` the whole client
+    "explained": lambda request: _subscriber(request, ""),  # without `group` all groups of the client
 }
 """Parsers of the parameters that are not strings, by name."""
 

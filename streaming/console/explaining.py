@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from streaming.client.rows import Subscriber
+from streaming.client.rows import Row, Subscriber
 from streaming.config import Settings
 from streaming.console.budget import Budget, shown_steps
 from streaming.console.live import LiveRelation
@@ -28,7 +28,7 @@ _PARTS: Final = 100
 """Maximum number of a client's parts that are read."""
 
 _GROUPS: Final = 20
-"""Maximum number of a client's groups that are read."""
+"""Maximum number of a client's groups in an explanation."""
 
 _MEANING: Final = {
     Cause.TOPIC_CREATED: "the topic was created",
@@ -47,20 +47,18 @@ _MEANING: Final = {
 }
 
 
-def explain_by_updates(live: LiveRelation, subscriber: Subscriber, lite_topic: str) -> dict[str, Any]:
+def explain_by_updates(live: LiveRelation, asked: Subscriber, lite_topic: str) -> dict[str, Any]:
     """Return the history of a pair, newest first, and one sentence.
 
     A subscriber without a part has all its parts. Without a group it is the client in a group that receives the topic,
     or in its first one. `groups` starts with that group, followed by the client's other groups with a row.
     """
-    if not subscriber.group:
-        clients = [subscriber._replace(group=group) for group in _groups(live, subscriber)]
-        answers = [explain_by_updates(live, each, lite_topic) for each in clients]
-        if answers:
-            return _joined(answers)
-    parts = [subscriber] if subscriber.part is not None else live.parts(subscriber, _PARTS)
-    row = next((row for part in parts if (row := live.rows.row(part, lite_topic)) is not None), None)
-    changes = (seen for each in {subscriber, *parts} for seen in live.changes.of_pair((*each, lite_topic)))
+    clients = [asked] if asked.group else [asked._replace(group=group) for group in _groups(live, asked)] or [asked]
+    rows = {each: _row(live, each, lite_topic) for each in clients}
+    subscriber = next((each for each in clients if rows[each] is not None), clients[0])
+    row = rows[subscriber]
+    pairs = {subscriber, *_parts(live, subscriber)}
+    changes = (seen for each in pairs for seen in live.changes.of_pair((*each, lite_topic)))
     history = [change._asdict() for change in sorted(changes, reverse=True)]
     client = subscriber.client_id
     if row is not None:
@@ -76,7 +74,7 @@ def explain_by_updates(live: LiveRelation, subscriber: Subscriber, lite_topic: s
         "basis": UPDATES_BASIS,
         "checks": [],
         "history": history,
-        "groups": [subscriber.group],
+        "groups": [subscriber.group, *(each.group for each in clients if each != subscriber)],
     }
 
 
@@ -88,25 +86,31 @@ def _groups(live: LiveRelation, subscriber: Subscriber) -> list[str]:
     return sorted(found)[:_GROUPS]
 
 
-def _joined(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the answer for the first group that receives the topic, or the first answer, with all groups."""
-    best = next((each for each in answers if each["receives"]), answers[0])
-    others = [each["groups"][0] for each in answers if each is not best]
-    return {**best, "groups": [*best["groups"], *others]}
+def _parts(live: LiveRelation, subscriber: Subscriber) -> list[Subscriber]:
+    return [subscriber] if subscriber.part is not None else live.parts(subscriber, _PARTS)
+
+
+def _row(live: LiveRelation, subscriber: Subscriber, lite_topic: str) -> Row | None:
+    found = (live.rows.row(part, lite_topic) for part in _parts(live, subscriber))
+    return next((row for row in found if row is not None), None)
 
 
 def explain(settings: Settings, live: LiveRelation, subscriber: Subscriber, lite_topic: str) -> dict[str, Any]:
-    """Return the job's explanation of a pair with the history from the updates; only the latter if no job answers."""
+    """Return the job's explanation of a pair with the history from the updates; only the latter if no job answers.
+
+    Without a group it explains the first group that receives the topic, or the first one.
+    """
     parent, group, client, _ = subscriber
     try:
         with Inspector(settings, _ANSWER_SECONDS) as inspector:
-            found = inspector.explain(client, lite_topic, parent=parent, group=group or None)
+            found = inspector.explain(client, lite_topic, parent=parent, group=group or None, most_groups=_GROUPS)
     except InspectError as error:
         seen = explain_by_updates(live, subscriber, lite_topic)
         return {**seen, "basis": f"{seen['basis']} The job did not answer: {error}."}
-    in_groups = [subscriber._replace(group=each.pair.group) for each in found]
-    answers = zip(found, (explain_by_updates(live, each, lite_topic) for each in in_groups), strict=True)
-    return _joined([_by_job(each, seen) for each, seen in answers])
+    best = next((each for each in found if each.received), found[0])
+    seen = explain_by_updates(live, subscriber._replace(group=best.pair.group), lite_topic)
+    others = [each.pair.group for each in found if each is not best]
+    return {**_by_job(best, seen), "groups": [best.pair.group, *others][:_GROUPS]}
 
 
 def _by_job(found: Explanation, seen: dict[str, Any]) -> dict[str, Any]:

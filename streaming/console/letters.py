@@ -1,12 +1,12 @@
 """The last dead letters of a job, read in a thread, with limited memory."""
 
-import threading
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from confluent_kafka import Message
 
+from streaming.console.looking import Looking
 from streaming.errors import TopicUnreadable
 from streaming.kafka import letters as dead
 from streaming.kafka.facts import EntryPlace
@@ -18,8 +18,6 @@ KEPT: Final = 1_000
 
 _CHARACTERS: Final = 2_048
 """Maximum number of kept characters of an entry, and of a message."""
-
-_LOOK_SECONDS: Final = 2.0
 
 _LIMIT: Final = "raise the limit that the message names, if it is a setting"
 _FIXES: Final[Mapping[str, str]] = {
@@ -36,7 +34,7 @@ _FIXES: Final[Mapping[str, str]] = {
 """What to do before an entry can be replayed, by reason. An entry with any other reason is rejected again."""
 
 
-class LetterTail:
+class LetterTail(Looking):
     """Reader of new dead letters, as a context manager. Thread-safe.
 
     Args:
@@ -46,24 +44,12 @@ class LetterTail:
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, options: Mapping[str, str]) -> None:
-        self._servers = bootstrap_servers
+        super().__init__(bootstrap_servers, options, f"follows {topic}")
         self._topic = topic
-        self._options = options
-        self._lock = threading.Lock()
         self._held: dict[EntryPlace, dict[str, Any]] = {}
         self._cut = 0
         self._error = ""
         self._next: dict[Partition, int] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"follows {topic}", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def page(self, reason: str, start: int, size: int) -> dict[str, Any]:
         """Return dead letters with a reason, or all if it is empty, newest first, for the page.
@@ -84,19 +70,16 @@ class LetterTail:
             "error": error,
         }
 
-    def _run(self) -> None:
-        with TopicReader(self._servers, self._options) as reader:
-            while not self._stop.is_set():
-                try:
-                    self._look(reader)
-                    error = ""
-                except TopicUnreadable as unreadable:
-                    error = str(unreadable)
-                with self._lock:
-                    self._error = error
-                self._stop.wait(_LOOK_SECONDS)
-
     def _look(self, reader: TopicReader) -> None:
+        try:
+            self._read(reader)
+            error = ""
+        except TopicUnreadable as unreadable:
+            error = str(unreadable)
+        with self._lock:
+            self._error = error
+
+    def _read(self, reader: TopicReader) -> None:
         spans = {}
         for partition, (start, end) in reader.spans([self._topic]).items():
             at = self._next.get(partition, end + 1)

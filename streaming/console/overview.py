@@ -1,14 +1,14 @@
 """State of the job for the overview: from the job itself, or from its traces in Kafka for a standalone console."""
 
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streaming.config import Settings
+from streaming.console.looking import Looking
 from streaming.errors import TopicMissing, TopicUnreadable
 from streaming.kafka.clients import create
 from streaming.kafka.options import for_librdkafka
@@ -37,7 +37,6 @@ _TICKS_MISSED: Final = 3
 _LAST_RECORDS: Final = 200
 """Number of records per partition of the clock topic in which the first look finds the last ticks."""
 
-_LOOK_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 5.0
 
 
@@ -73,7 +72,7 @@ def _seconds(shard: Mapping[str, Any]) -> float:
     return float(shard["seconds"])
 
 
-class JobWatch:
+class JobWatch(Looking):
     """Watcher of a job from outside, as a context manager: its ticks, lag and input rates. Thread-safe.
 
     It reads only Kafka: the clock topic, the ends of the inputs, and the positions that the job commits for
@@ -84,43 +83,32 @@ class JobWatch:
     """
 
     def __init__(self, settings: Settings) -> None:
+        options = for_librdkafka(settings)
+        super().__init__(settings.bootstrap_servers, options, "watches the job")
         self._settings = settings
-        self._options = for_librdkafka(settings)
         self._lag = LagMeter()
-        self._lock = threading.Lock()
         self._ticks: list[float] = []
         self._next: dict[Partition, int] = {}
         self._state: dict[str, Any] = {"state": "unknown", "level": "busy", "reason": "the clock topic is being read"}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watches the job", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+        servers, group = settings.bootstrap_servers, lag_group(settings.updates)
+        own = {"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False}
+        self._committed = create(Consumer, {"log_level": 0, **options, **own})
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        super().__exit__()
+        self._committed.close()
 
     def state(self) -> dict[str, Any]:
         """Return the state for the page."""
         with self._lock:
             return self._state
 
-    def _run(self) -> None:
-        servers = self._settings.bootstrap_servers
-        given = {"log_level": 0, **self._options, "bootstrap.servers": servers, "enable.auto.commit": False}
-        group = lag_group(self._settings.updates)
-        with TopicReader(servers, self._options) as reader:
-            committed = create(Consumer, {**given, "group.id": group})
-            while not self._stop.is_set():
-                found = self._look(reader, committed)
-                with self._lock:
-                    self._state = found
-                self._stop.wait(_LOOK_SECONDS)
-            committed.close()
+    def _look(self, reader: TopicReader) -> None:
+        found = self._found(reader)
+        with self._lock:
+            self._state = found
 
-    def _look(self, reader: TopicReader, committed: Consumer) -> dict[str, Any]:
+    def _found(self, reader: TopicReader) -> dict[str, Any]:
         clock = self._settings.clock
         try:
             self._read_ticks(reader, reader.spans([clock]))
@@ -128,7 +116,7 @@ class JobWatch:
             return _state("missing", "bad", f"there is no topic {clock}: no job has run on this broker")
         except TopicUnreadable as error:
             return _state("unknown", "busy", str(error))
-        return {**self._judged(time.time()), **self._measured(reader, committed)}
+        return {**self._judged(time.time()), **self._measured(reader)}
 
     def _read_ticks(self, reader: TopicReader, spans: Mapping[Partition, Span]) -> None:
         wanted = {
@@ -136,8 +124,8 @@ class JobWatch:
             for where, span in spans.items()
         }
         for block in reader.read(wanted, self._stop.is_set):
-            self._ticks += [message.timestamp()[1] / 1_000 for message in block if message.key() == b"tick"]
-        self._ticks = sorted(self._ticks)[-2:]
+            ticks = [message.timestamp()[1] / 1_000 for message in block if message.key() == b"tick"]
+            self._ticks = sorted([*self._ticks, *ticks])[-2:]
         self._next = {where: span.end for where, span in spans.items()}
 
     def _judged(self, now: float) -> dict[str, Any]:
@@ -151,11 +139,11 @@ class JobWatch:
         since = datetime.fromtimestamp(last, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return _state("missing", "bad", f"no tick since {since}: the job has stopped, or is far behind")
 
-    def _measured(self, reader: TopicReader, committed: Consumer) -> dict[str, Any]:
+    def _measured(self, reader: TopicReader) -> dict[str, Any]:
         """Return lag and rates; nothing if they cannot be read, such as without permissions."""
         try:
             ends = reader.spans(self._settings.inputs)
-            places = committed.committed([TopicPartition(*where) for where in ends], timeout=_ANSWER_SECONDS)
+            places = self._committed.committed([TopicPartition(*where) for where in ends], timeout=_ANSWER_SECONDS)
         except (TopicUnreadable, KafkaException):
             return {}
         read = _by_topic((place.topic, place.partition, place.offset) for place in places if place.offset >= 0)

@@ -120,7 +120,13 @@ class Inspector:
         self._inquirer.close()
 
     def explain(
-        self, client: str, topic: str, *, parent: str | None = None, group: str | None = None
+        self,
+        client: str,
+        topic: str,
+        *,
+        parent: str | None = None,
+        group: str | None = None,
+        most_groups: int | None = None,
     ) -> tuple[Explanation, ...]:
         """Explain why a client does or does not receive a topic, in each of its groups.
 
@@ -129,6 +135,8 @@ class Inspector:
             topic: name of the lite topic.
             parent: the parent topic; None for the client's only parent.
             group: group of the client; None for all of its groups.
+            most_groups: maximum number of explained groups, those that receive the topic first; None for all. Each may
+                take questions of its own.
         """
         question = Question("", Ask.EXPLAIN, client=client, topic=topic, group=group)
         # A guess, until the first answer brings the number of shards.
@@ -140,7 +148,10 @@ class Inspector:
         key = parent, self._shard_of(parent, topic)
         pairs = _read(list[PairFacts], answers[key].value) if key in answers else self._pairs(question, [key])
         wanted = {lease.group for lease in known.leases} if group is None else {group}
-        for name in sorted(wanted - {pair.group for pair in pairs}):
+        if most_groups is not None:
+            pairs = sorted(pairs, key=lambda pair: not pair.received)[:most_groups]
+        left = None if most_groups is None else most_groups - len(pairs)
+        for name in sorted(wanted - {pair.group for pair in pairs})[:left]:
             pairs += self._pairs(replace(question, group=name), [key])
         if not pairs:
             raise NotPlaced(

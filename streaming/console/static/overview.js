@@ -3,12 +3,12 @@
 import { ask } from "./api.js";
 import { count, h, hash, plural, shown } from "./dom.js";
 import { feed } from "./feed.js";
-import { client } from "./rows.js";
+import { client, head } from "./rows.js";
 
 const WINDOW = 60;
 const decimal = (value) => (value >= 10 || value === 0 ? count(Math.round(value)) : value.toFixed(value >= 1 ? 1 : 2));
 
-export function duration(seconds) {
+function duration(seconds) {
   const parts = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].map(([unit, size], at, all) =>
     [unit, Math.floor((at ? seconds % all[at - 1][1] : seconds) / size)]);
   const first = parts.findIndex(([, value]) => value > 0);
@@ -61,24 +61,21 @@ const relationCard = (state) => card("Relation", list([
 ]));
 
 function table(title, heads, rows, empty) {
-  const head = ([text, kind]) => h("th", { scope: "col", class: kind }, text);
   return h("section", { class: "wide", "aria-label": title }, h("h2", {}, title), rows.length
     ? h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": `Table: ${title}` },
-      h("table", {}, h("thead", {}, h("tr", {}, heads.map(head))),
-        h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell, at) => h("td", { class: heads[at][1] }, cell)))))))
+      h("table", {}, h("thead", {}, h("tr", {}, heads.map(([text, isNumber]) => head(text, isNumber)))),
+        h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell, at) => h("td", { class: heads[at][1] ? "number" : null }, cell)))))))
     : muted(empty));
 }
 
-const number = "number";
-
 const shards = (found) => table("Slowest shards, last five minutes",
-  [["Parent", ""], ["Shard", number], ["Longest wait, s", number], ["Topics", number], ["Clients", number], ["State, KB", number]],
+  [["Parent"], ...["Shard", "Longest wait, s", "Topics", "Clients", "State, KB"].map((text) => [text, true])],
   (found || []).map((each) => [h("a", { href: hash("topics", { parent: each.parent }) }, shown(each.parent)), count(each.shard),
     each.seconds.toFixed(2), count(each.topics), count(each.clients), count(Math.ceil(each.bytes / 1000))]),
   found ? "No event was applied in the last five minutes." : "Only the console of the job shows shards. This console is standalone and reads only Kafka.");
 
 const busiest = (found) => table("Most expensive clients, by updates since this console started",
-  [["Client", ""], ["Group", ""], ["Parent", ""], ["Updates", number], ["Topics", number]],
+  [["Client"], ["Group"], ["Parent"], ["Updates", true], ["Topics", true]],
   found.map((each) => [client(each, each.parent), shown(each.group), shown(each.parent), count(each.updates), count(each.topics)]),
   "No updates since this console started. Of later updates, the last 2,000 are counted.");
 

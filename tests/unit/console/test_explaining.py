@@ -70,8 +70,8 @@ def test_every_cause_has_a_meaning() -> None:
 class FakeInspector:
     """A job that answers, or does not."""
 
-    def __init__(self, answer: Explanation | None) -> None:
-        self.answer = answer
+    def __init__(self, *answers: Explanation) -> None:
+        self.answers = answers
 
     def __enter__(self) -> Self:
         return self
@@ -81,9 +81,9 @@ class FakeInspector:
 
     def explain(self, *_: object, **__: object) -> list[Explanation]:
         """Answer."""
-        if self.answer is None:
+        if not self.answers:
             raise InspectError("no job answers")
-        return [self.answer]
+        return list(self.answers)
 
 
 SETTINGS = load({"bootstrap_servers": "broker:1", "checkpoint": "unused"})
@@ -112,8 +112,28 @@ def test_reasons_come_from_the_job(monkeypatch: pytest.MonkeyPatch, still: LiveR
     assert [seen["op"] for seen in found["history"]] == ["ADD"]
 
 
+def test_the_job_explains_the_group_that_receives(monkeypatch: pytest.MonkeyPatch, still: LiveRelation) -> None:
+    """Of very many groups it names the first ones."""
+    answers = [
+        Explanation(
+            PairFacts(
+                parent="orders", topic="t", group=group, client="c1", verdict=verdict, reason="why", decided_by=None,
+                topic_facts=None, client_facts=None, entries=(),
+                group_facts=GroupFacts(group, {}, "wildcard", exclusive=False, quota=-1),
+            ), None, None, None, (),
+        )
+        for group, verdict in [
+            *((f"g{number:02}", PairVerdict.NO_MATCH) for number in range(30)), ("last", PairVerdict.RECEIVED)
+        ]
+    ]  # fmt: skip
+    monkeypatch.setattr(explaining, "Inspector", lambda *_: FakeInspector(*answers))
+    found = explain(SETTINGS, still, C1._replace(group=""), "t")
+    assert found["receives"]
+    assert found["groups"] == ["last", *(f"g{number:02}" for number in range(19))]
+
+
 def test_without_an_answer_the_updates_are_used(monkeypatch: pytest.MonkeyPatch, still: LiveRelation) -> None:
-    monkeypatch.setattr(explaining, "Inspector", lambda *_: FakeInspector(None))
+    monkeypatch.setattr(explaining, "Inspector", lambda *_: FakeInspector())
     found = explain(SETTINGS, still, C1, "eu__acme__created")
     assert found["headline"].startswith("c1 receives eu__acme__created")
     assert found["basis"] == f"{UPDATES_BASIS} The job did not answer: no job answers."

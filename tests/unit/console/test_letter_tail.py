@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Message
 
 from streaming.console import letters as module
+from streaming.console import looking
 from streaming.console.letters import LetterTail
 from streaming.kafka import letters
 from tests.support.processes import eventually
@@ -27,7 +28,7 @@ def done(offset: int) -> tuple[bytes, None]:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(looking, "_LOOK_SECONDS", 0.05)
 
 
 @pytest.fixture

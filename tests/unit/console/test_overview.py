@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from starlette.testclient import TestClient
 
 from streaming.config import load
+from streaming.console import looking
 from streaming.console import overview as module
 from streaming.console.app import ConsoleSources, console
 from streaming.console.overview import LEVELS, JobWatch, slowest, slowest_of
@@ -26,7 +27,7 @@ CLOCK = "lite-clock"
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(looking, "_LOOK_SECONDS", 0.05)
 
 
 @contextmanager

@@ -175,6 +175,7 @@ START = "the parameter start must be a number from 0 to 1000000000"
         ("level", {}, "the parameter parent is missing"),
         ("receivers", {"parent": "p"}, "the parameter topic is missing"),
         ("received", {"parent": "p", "group": "g"}, "the parameter client is missing"),
+        ("received", {"parent": "p", "client": "c"}, "the parameter group is missing"),
         ("explain", {"parent": "p", "group": "g", "client": "c"}, "the parameter topic is missing"),
         *(("level", {"parent": "p", "size": size}, SIZE) for size in ("501", "-1", "²")),
         ("receivers", {"parent": "p", "topic": "t", "start": "9" * 5_000}, START),

@@ -85,6 +85,15 @@ def test_every_group_of_a_client_is_explained_unless_one_is_named() -> None:
     assert {hint.code for hint in found.hints} == {"other-group", "no-request"}
 
 
+def test_the_number_of_explained_groups_is_limited() -> None:
+    """Each group that does not match asks the other shards."""
+    groups = [asks("b__*", group=f"g{number}") for number in range(9)]
+    inspector, inquirer = inspector_of(a_job(*groups, asks("a__1", group="z"), *TOPICS))
+    found = inspector.explain("c", "a__1", parent="p", most_groups=3)
+    assert [each.pair.group for each in found] == ["z", "g0", "g1"]
+    assert inquirer.questions <= 5
+
+
 def test_a_group_that_moved_is_found_by_its_binding() -> None:
     inspector = inspector_after(group(), asks("*__1"), *TOPICS, group(**{"lite.bind.topic": "q"}))
     (found,) = inspector.explain("c", "a__1", parent="p")
