@@ -101,10 +101,11 @@ def parse_address(text: str) -> Address | None:
     if text == "off":
         return None
     host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (host and port.isascii() and port.isdecimal() and int(port) <= _LARGEST_PORT):
+    bare = host.removeprefix("[").removesuffix("]")
+    is_port = port.isascii() and port.isdecimal() and int(port) <= _LARGEST_PORT
+    if not (bare and is_port) or host not in (bare, f"[{bare}]"):
         raise ValueError(f"must be HOST:PORT, as 127.0.0.1:9464, or off, not {text!r}")
-    return Address(host, int(port))
+    return Address(bare, int(port))
 
 
 class Settings(BaseSettings):

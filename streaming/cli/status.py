@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
@@ -11,6 +11,9 @@ from streaming.cli import output
 from streaming.cli.root import json_option, main
 from streaming.errors import Unanswered
 from streaming.monitor.health import Condition
+
+if TYPE_CHECKING:
+    from streaming.config import Address
 
 LAGGING: Final = 3
 """Exit code if the job starts, stops, or lags."""
@@ -28,6 +31,12 @@ _CODES: Final = {
 """Exit codes of the conditions; others are unhealthy."""
 
 _ANY_HOST: Final = ("0.0.0.0", "::")  # noqa: S104 - names of all interfaces, which are asked at the loopback one
+_HEALTH: Final = {"state", "reason", "uptime_seconds", "lag_records", "lag_seconds"}
+"""Fields of `/healthz` that are shown."""
+
+_LONGEST: Final = 64 * 1024**2
+"""Maximum size in bytes of a response that is read."""
+
 _COUNTERS: Final = {"records": "records", "updates": "updates", "dead_letters": "dead letters"}
 _REASONS: Final = 3
 """Number of reasons of dead letters in the text."""
@@ -71,12 +80,8 @@ class _Scrape(NamedTuple):
 class _Job(NamedTuple):
     """HTTP server of a job."""
 
-    host: str
-    port: int
+    address: "Address"
     timeout: float
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def health(self) -> dict[str, Any]:
         """Return the body of `/healthz`."""
@@ -85,9 +90,10 @@ class _Job(NamedTuple):
             found = json.loads(text)
         except ValueError:
             found = None
-        if not isinstance(found, dict) or "state" not in found:
+        if not isinstance(found, dict) or not found.keys() >= _HEALTH:
             raise Unanswered(
-                f"the server at {self} is not a reexpand job, or refuses this host name; /healthz is {text[:60]!r}"
+                f"the server at {self.address} is not a reexpand job, or refuses this host name; "
+                f"/healthz is {text[:60]!r}"
             )
         return found
 
@@ -98,34 +104,33 @@ class _Job(NamedTuple):
     def _get(self, path: str) -> str:
         from http.client import HTTPConnection, HTTPException
 
-        connection = HTTPConnection(self.host, self.port, timeout=self.timeout)
+        connection = HTTPConnection(*self.address, timeout=self.timeout)
         try:
             connection.request("GET", path, headers={"Accept": "text/plain"})
-            return connection.getresponse().read().decode(errors="replace")
+            return connection.getresponse().read(_LONGEST).decode(errors="replace")
         except (OSError, HTTPException) as error:
             raise Unanswered(
-                f"no job answers at {self}: {error}. Check that it runs, and that --http is its `http` setting"
+                f"no job answers at {self.address}: {error}. Check that it runs, and that --http is its `http` setting"
             ) from None
         finally:
             connection.close()
 
 
-def _job(text: str, timeout: float) -> _Job:
-    """Return the server at an address.
+def _address(text: str) -> "Address":
+    """Return the address at which this machine reaches a job.
 
     Raises:
         click.BadParameter: it is no address.
     """
-    from urllib.parse import urlsplit
+    from streaming.config import parse_address
 
     try:
-        parts = urlsplit(text if "//" in text else f"//{text}")
-        host, port = parts.hostname, parts.port
+        found = parse_address(text.removeprefix("http://").removesuffix("/"))
     except ValueError:
-        host = port = None
-    if not host or not port:
+        found = None
+    if found is None or not found.port:
         raise click.BadParameter(f"expected HOST:PORT, such as 127.0.0.1:9464, got {text!r}", param_hint="--http")
-    return _Job("127.0.0.1" if host in _ANY_HOST else host, port, timeout)
+    return found._replace(host="127.0.0.1") if found.host in _ANY_HOST else found
 
 
 def _code(health: Mapping[str, Any], max_lag: float | None) -> int:
@@ -238,7 +243,7 @@ def status(
       reexpand status
       reexpand status --http job.example:9464 --max-lag 30 --json
     """
-    job = _job(http, timeout)
+    job = _Job(_address(http), timeout)
     health = job.health()
     first = job.scrape() if interval else None
     time.sleep(interval)

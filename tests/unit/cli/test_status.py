@@ -147,7 +147,9 @@ def test_without_a_job_there_is_one_sentence() -> None:
     assert result.stderr.endswith("Check that it runs, and that --http is its `http` setting\n")
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"error": "this address answers to localhost only"}'])
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"[]", b'{"state": "up"}', b'{"error": "this address answers to localhost only"}']
+)
 def test_another_server_is_no_job(body: bytes) -> None:
     class Other(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -76,7 +76,7 @@ def test_addresses_are_read(text: str, address: Address | None) -> None:
 
 
 def test_what_is_no_address_is_refused() -> None:
-    for text in ("", "9464", ":9464", "host", "host:x", "host:65536", "host:-1", "host:٣"):
+    for text in ("", "9464", ":9464", "host", "host:x", "host:65536", "host:-1", "host:٣", "[::1", "[::1:1"):
         with pytest.raises(ValueError, match="must be HOST:PORT"):
             parse_address(text)
     assert not any(Address(host, 1).is_loopback for host in ("0.0.0.0", "job.example"))  # noqa: S104 - as above
