@@ -88,7 +88,7 @@ def test_a_tap_on_a_phone_shows_its_detail(view: str, broker: Simulated, url: st
 
 
 def test_the_parent_is_kept_between_views_and_reloads(url: str, opened: Open) -> None:
-    page = opened(url)
+    page = opened(f"{url}#/topics")
     item(page, "eu").wait_for()
     parent = page.get_by_role("combobox", name="Parent")
     assert parent.input_value() == "orders", "the parent with most topics"
@@ -97,7 +97,7 @@ def test_the_parent_is_kept_between_views_and_reloads(url: str, opened: Open) ->
         page.get_by_role("link", name=view, exact=True).click()
         heading(page, view).wait_for()
         assert parent.input_value() == "sensors"
-    page.goto(url)
+    page.reload()
     heading(page, "Topics").wait_for()
     assert parent.input_value() == "sensors"
     page.get_by_role("link", name="Playground").click()
