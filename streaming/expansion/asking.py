@@ -28,6 +28,7 @@ class Asking:
     def __init__(self, spans: Iterable[EntrySpan]) -> None:
         self._spans = list(spans)
         self._by_subscriber: dict[SubscriberKey, tuple[list[int], list[bool]]] = {}
+        self._by_client: dict[ClientKey | None, list[EntrySpan]] = defaultdict(list)
         self._turns: dict[ClientKey | None, list[int]] = defaultdict(list)
         self._newest: tuple[list[int], list[ClientKey | None]] | None = None
 
@@ -59,7 +60,10 @@ class Asking:
         return 0 < own == self._order(client, at - 1) and self._order(former, at) != self._order(former, at - 1)
 
     def _order(self, client: ClientKey | None, moment: int) -> float:
-        found = (each for each in self._spans if each.subscriber.client == client)
+        if not self._by_client:
+            for span in self._spans:
+                self._by_client[span.subscriber.client].append(span)
+        found = self._by_client.get(client, ())
         return max((each.order for each in found if each.begin <= moment < each.end), default=0)
 
     def _asked(self, subscriber: SubscriberKey) -> tuple[list[int], list[bool]]:

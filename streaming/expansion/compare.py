@@ -4,7 +4,7 @@ Topics that come or go are matched against the stored patterns. Clients with ano
 over the topics that stay.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -115,10 +115,9 @@ def eager_updates(
         by_group.setdefault(key.group, {})[key] = change
     for group, changes in by_group.items():
         if beyond is not None and group not in lagging:
-            for key in _clients_beyond(batch, group, changes):
-                beyond[key] = GroupComparison(batch, announcer, group, {key: changes.pop(key)}, None)
+            beyond.update(_pop_beyond(batch, announcer, group, changes))
         backfills = GroupBackfills(batch, group, changes, len(lagging)) if are_many or group in lagging else None
-        comparison = GroupComparison(batch, announcer, group, changes, backfills)
+        comparison = GroupComparison(batch, announcer, group, changes, backfills, without=beyond or ())
         if backfills is not None and backfills.is_columnar:
             by_column.append(backfills)
         elif backfills is not None:
@@ -127,13 +126,29 @@ def eager_updates(
         yield from comparison.others()
 
 
-def _clients_beyond(batch: MicroBatch, group: str, changes: dict[ClientKey, InterestChange]) -> list[ClientKey]:
-    """Return the clients of a group whose change concerns more stored topics than they may hold."""
+def _pop_beyond(
+    batch: MicroBatch, announcer: Announcer, group: str, changes: dict[ClientKey, InterestChange]
+) -> "Beyond":
+    """Remove the changes of clients that concern more topics than they may hold, and return their comparisons."""
     state, view = batch.state, batch.view
     former, later = state.policy(group), view.policy(group)
+    if former.exclusive and later.exclusive:
+        return {}  # a topic has one receiver before and after
+    keys = _clients_beyond(batch, changes, is_changed=former != later and view.policy_changed(group))
     if any(policy.exclusive for policy in (former, later, *(step.policy for step in view.policy_steps(group)))):
-        return []  # the clients depend on each other
-    is_changed = former != later and view.policy_changed(group)
+        found = dict.fromkeys(keys, GroupComparison(batch, announcer, group, dict(changes), None))
+    else:
+        found = {key: GroupComparison(batch, announcer, group, {key: changes[key]}, None) for key in keys}
+    for key in keys:
+        del changes[key]
+    return found
+
+
+def _clients_beyond(
+    batch: MicroBatch, changes: Mapping[ClientKey, InterestChange], *, is_changed: bool
+) -> list[ClientKey]:
+    """Return the clients whose change, or that of their policy, concerns more stored topics than they may hold."""
+    state, view = batch.state, batch.view
     found = []
     for key, change in changes.items():
         shares = [share for share in view.quota_shares(key) if share is not None]
@@ -155,12 +170,17 @@ class GroupComparison:
         group: str,
         changes: dict[ClientKey, InterestChange],
         backfills: GroupBackfills | None,
+        *,
+        without: Container[ClientKey] = (),
     ) -> None:
+        """Compare a group; other comparisons make the updates of the clients in `without`."""
         self._batch = batch
         self._announcer = announcer
         self._group = group
         self._changes = changes
         self._backfills = backfills
+        self._without = without
+        self._by_topic: dict[str, dict[ClientKey, list[Update]]] = {}
         former, later = batch.state.policy(group), batch.view.policy(group)
         self._policy_steps = batch.view.policy_steps(group)
         formers, pinned = ([], {}) if backfills is None else (backfills.policies, backfills.clients)
@@ -181,12 +201,21 @@ class GroupComparison:
         for change in (self._changes if backfills is None else backfills.narrow).values():
             both = change[:2] if self._policy_changed else change.differences(ordered=self._exclusive)
             for wanted in both:
-                if wanted != NOTHING:
+                if wanted != NOTHING and len(affected) < len(state.topics):
                     affected.update(dict.fromkeys(state.topics_of(wanted)))
         if backfills is not None:
             affected.update(backfills.affected(exclusive=self._exclusive))
         removed, done = self._batch.delta.removed, {} if backfills is None else backfills.done
         yield from self.compared(topic for topic in affected if topic not in removed and topic not in done)
+
+    def of(self, key: ClientKey, topics: Iterable[str]) -> list[Update]:
+        """Return the updates of a client on stored topics; those of other clients are kept until they are asked for."""
+        names = list(topics)
+        new: dict[str, dict[ClientKey, list[Update]]] = {topic: {} for topic in names if topic not in self._by_topic}
+        self._by_topic.update(new)
+        for update in self.compared(iter(new)):
+            self._by_topic[update.lite_topic].setdefault(update.subscriber.client, []).append(update)
+        return [update for topic in names for update in self._by_topic[topic].get(key, ())]
 
     def compared(self, topics: Iterator[str]) -> Iterator[Update]:
         """Yield the updates of stored topics."""
@@ -194,8 +223,11 @@ class GroupComparison:
             by_frames = {_UNCOVERED: chunk} if self._backfills is None else self._backfills.by_covering(chunk)
             for both, names in by_frames.items():
                 before, after = (self._frame(keys, after=place > 0) for place, keys in enumerate(both))
-                matches = zip(before.interests.match_all(names), after.interests.match_all(names), strict=True)
-                for topic, (matched, matching) in zip(names, matches, strict=True):
+                visits = before.visits + after.visits
+                matches = zip(names, before.match_all(names), after.match_all(names), strict=True)
+                if self._backfills is not None:
+                    self._backfills.rows += before.visits + after.visits - visits
+                for topic, matched, matching in matches:
                     yield from self._compare(topic, (before, matched), (after, matching), both)
 
     def _frame(self, keys: tuple[ClientKey, ...], *, after: bool) -> Frame:
@@ -205,21 +237,19 @@ class GroupComparison:
         return self._frames[after, keys]
 
     def _new_frame(self, keys: tuple[ClientKey, ...], *, after: bool) -> Frame:
-        state, view, interests = self._batch.state, self._batch.view, self._batch.state.new_interests()
+        state, view = self._batch.state, self._batch.view
         if self._backfills is not None:
             backfills = self._backfills.after if after else self._backfills.before
             formers = [backfills[key] for key in keys]
-            return frame(view if after else state, self._group, self._concerned, formers, interests)
+            return frame(view if after else state, self._group, self._concerned, formers, state.new_interests)
+        interests = {}
         for key in self._concerned:
             change = self._changes.get(key)
             if change is None:
-                wanted = (view if after else state).interest(key)
+                interests[key] = (view if after else state).interest(key)
             else:
-                wanted = change.after if after else change.before
-            if wanted != NOTHING:
-                interests.add(key, wanted)
-        policy = (self._batch.policies if after else state.restrictive_policies).get(self._group)
-        return Frame(self._concerned, interests, {} if policy is None else {self._group: policy})
+                interests[key] = change.after if after else change.before
+        return Frame(self._group, interests, (view if after else state).policy(self._group), state.new_interests)
 
     def _compare(
         self,
@@ -230,23 +260,21 @@ class GroupComparison:
     ) -> Iterator[Update]:
         """Yield the updates of a topic, given its matching subscribers before and after the micro-batch."""
         metadata = self._batch.state.topics[topic]
-        (_, matched), (_, matches) = former, later
-        before, after = (
-            each.subscribers(topic, metadata, found) if each.policies else found for each, found in (former, later)
-        )
-        if self._backfills is not None:
-            self._backfills.rows += len(matched) + len(matches)
+        (frame_before, matched), (frame_after, matches) = former, later
+        before, after = (each.subscribers(topic, metadata, found) for each, found in (former, later))
         for op, lost, left in ((Op.REMOVE, before, after), (Op.ADD, after, before)):
             for subscriber, patterns in lost.items():
-                if subscriber not in left:
-                    client = ClientKey(*subscriber[:2])
-                    asked = subscriber in matched, subscriber in matches
+                client = ClientKey(*subscriber[:2])
+                if subscriber not in left and client not in self._without:
+                    asked = (
+                        frame_before.asks(subscriber, topic, matched),
+                        frame_after.asks(subscriber, topic, matches),
+                    )
                     is_released = (
                         op is Op.ADD
                         and all(asked)
-                        and self._group in former[0].policies
-                        and former[0].policies[self._group].exclusive
-                        and matches.keys().isdisjoint(before)
+                        and frame_before.is_exclusive
+                        and not any(frame_after.asks(each, topic, matches) for each in before)
                     )
                     if self._backfills is not None and any(covering):
                         event: GroupMoment | None = self._backfills.event(op, client, covering, asked)

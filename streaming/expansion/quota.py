@@ -8,8 +8,9 @@ next topic takes up free room at once.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import filterfalse
 from math import inf
 
 from streaming.expansion.bulk import BulkUpdates
@@ -19,10 +20,10 @@ from streaming.records.model import Reason, Source
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.records.updates import Cause, Op, Problem, Update
 from streaming.state.client import NOTHING
-from streaming.state.counts import BEYOND, first_rows
+from streaming.state.counts import BEYOND
+from streaming.state.frames import Accepted, Frame, GroupRows
 from streaming.state.holdings import within
 from streaming.state.interests import MQTT
-from streaming.state.policy import apply_policies
 
 _SHOWN_CLIENTS = 5
 """Number of clients that a dead letter names."""
@@ -92,6 +93,7 @@ class _Cap:
         self._bulk = bulk
         self._recreated = batch.topics.recreated()
         self._refused: dict[Source, list[ClientKey]] = defaultdict(list)
+        self._later: dict[str, _Later] = {}
 
     def updates(self, key: ClientKey, own: list[Update], comparison: GroupComparison | None) -> list[Update]:
         """Return the updates of one client, without updates of bulk changes if it may hold all of them.
@@ -123,7 +125,10 @@ class _Cap:
                 for update in ordered[room:]:
                     self._refused[update.source].append(key)
                 return ordered[:room]
-        recount = _Recount(batch, self._announcer, key, [*own, *self._bulk.spell_out(key)], comparison)
+        if comparison is not None and key.group not in self._later:
+            self._later[key.group] = _Later(batch, key.group)
+        left = None if comparison is None else (comparison, self._later[key.group])
+        recount = _Recount(batch, self._announcer, key, [*own, *self._bulk.spell_out(key)], left)
         delta.held[key] = _count(recount.count, after)
         for topic in delta.added:
             if recount.refuses(topic):
@@ -161,12 +166,48 @@ def _count(topics: float, share: int | None) -> int:
     return BEYOND if share is not None and topics > share else int(topics)
 
 
+class _Later:
+    """Rows of the clients of a group after the micro-batch."""
+
+    def __init__(self, batch: MicroBatch, group: str) -> None:
+        self._batch = batch
+        self._group = group
+        self._policy = batch.view.policy(group)
+        topics = batch.state.topics
+        self._topics: Iterable[str] = Accepted(topics, self._policy) if self._policy.selector is not None else topics
+        self._everyone = self._frame(list(batch.view.clients_of(group))) if self._policy.exclusive else None
+        self._new: dict[str, Matches] = {}
+
+    def first(self, key: ClientKey, most: int | None) -> dict[str, Matches]:
+        """Return the rows of a client on the first stored topics that have some; `most` is their number."""
+        batch, (frame, rows) = self._batch, self._everyone or self._frame([key])
+        return rows.first(
+            key,
+            filterfalse(batch.delta.removed.__contains__, self._topics),
+            lambda topic: frame.subscribers(topic, batch.state.topics[topic]),
+            lambda: batch.state.topics_of(batch.view.interest(key)),
+            most,
+        )
+
+    def new(self, key: ClientKey) -> dict[str, Matches]:
+        """Return the rows of a client on all new topics."""
+        frame, rows = self._everyone or self._frame([key])
+        new = self._new or {topic: frame.subscribers(topic, each) for topic, each in self._batch.delta.added.items()}
+        if self._everyone is not None:
+            self._new = new
+        return {topic: own for topic, matches in new.items() if (own := rows.of(key, matches))}
+
+    def _frame(self, keys: Collection[ClientKey]) -> tuple[Frame, GroupRows]:
+        state, interests = self._batch.state, {key: self._batch.view.interest(key) for key in keys}
+        return Frame(self._group, interests, self._policy, state.new_interests), GroupRows(keys, len(state.topics))
+
+
 class _Recount:
     """One client whose topics must be counted one by one, as far as its quota reaches.
 
     Args:
         own: its updates by other rules.
-        comparison: yields its other updates, on stored topics; None if there are none.
+        left: yields its other updates, on stored topics, and its rows after them; None if there are none.
 
     Attributes:
         before: its first rows by topic before the micro-batch by all rules but the quota, in order of creation.
@@ -180,7 +221,7 @@ class _Recount:
         announcer: Announcer,
         key: ClientKey,
         own: list[Update],
-        comparison: GroupComparison | None,
+        left: tuple[GroupComparison, _Later] | None,
     ) -> None:
         (before, after), recreated = batch.view.quota_shares(key), batch.topics.recreated()
         self._batch = batch
@@ -188,7 +229,7 @@ class _Recount:
         self._key = key
         self._wanted = batch.state.new_interests()
         self._wanted.add(key, batch.view.interest(key))
-        if comparison is None:
+        if left is None:
             moved = len(recreated) + sum(update.op is Op.REMOVE for update in own)
             most = None if before is None or after is None else max(before, after) + moved + 1
             self.before = batch.state.rows(key, most, recreated)
@@ -196,15 +237,16 @@ class _Recount:
             is_cut = most is not None and len(self.before) >= most
         else:
             most = None if after is None else after + 1
-            first = first_rows(self._staying, self._rows, lambda: batch.state.topics_of(batch.view.interest(key)), most)
+            comparison, later = left
+            first = later.first(key, most)
             self.before = batch.state.rows(key, before, recreated)
-            self.after = {**first, **{topic: rows for topic in batch.delta.added if (rows := self._rows(topic))}}
+            self.after = {**first, **later.new(key)}
             is_cut = len(first) == most
         self.count = inf if is_cut else len(self.after)
         self._held, self._holds = within(self.before, before), within(self.after, after)
-        if comparison is not None:
+        if left is not None:
             both = (topic for topic in {**self._held, **self._holds} if topic in batch.state.topics)
-            own = [*own, *comparison.compared(filter(self._stays, both))]
+            own = [*own, *comparison.of(key, filter(self._stays, both))]
         self._own = {(update.op, update.subscriber, update.lite_topic): update for update in own}
 
     def _changed(self, own: list[Update]) -> dict[str, Matches]:
@@ -227,12 +269,6 @@ class _Recount:
 
     def _stays(self, topic: str) -> bool:
         return topic not in self._batch.delta.removed
-
-    def _rows(self, topic: str) -> Matches:
-        """Return the rows of the client for a topic after the micro-batch, in a group that is not exclusive."""
-        batch = self._batch
-        metadata = batch.delta.added[topic] if topic in batch.delta.added else batch.state.topics[topic]
-        return apply_policies(self._wanted.match(topic), topic, metadata, (self._wanted,), batch.policies)
 
     def refuses(self, topic: str) -> bool:
         """Return True if the quota keeps a new topic from the client."""

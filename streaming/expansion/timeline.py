@@ -20,6 +20,7 @@ from streaming.records.updates import Op
 from streaming.state.blocks import Block, Blocks
 from streaming.state.client import NOTHING, Client, Interest
 from streaming.state.group import interest
+from streaming.state.interests import DistinctEntries
 from streaming.state.policy import accepts
 
 _MOST_REMEMBERED = 1_000
@@ -101,15 +102,15 @@ class Timeline:
 
     def _asking(self, topic: str) -> Asking:
         """Return which clients ask for a topic at which moments; topics that match the same entries share it."""
-        hits = self._entries.hits(topic)
-        about = tuple(sorted(number for _, number in hits))
+        about = tuple(sorted(self._entries.index.match(topic)))
         if about not in self._known:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             self._known[about] = Asking(
                 EntrySpan(subscriber, begin, end, order)
-                for subscriber, number in hits
-                for begin, end, order in self._entries.spans[number]
+                for entry in about
+                for subscriber, number in self._entries.index.holders[entry]
+                for begin, end, order in self._entries.spans[int(number)]
             )
         return self._known[about]
 
@@ -133,18 +134,19 @@ def _runs(moments: Sequence[GroupMoment]) -> list[int]:
 
 
 class _Entries:
-    """All entries that some clients had at any moment, with the moments at which each was in force."""
+    """All entries that some clients had at any moment, with the moments at which each was in force.
+
+    Attributes:
+        index: the entries; the orders of its holders are numbers of spans.
+        spans: of an entry of a client by number.
+    """
 
     def __init__(self, batch: MicroBatch, places: Mapping[int, int], runs: Sequence[int] | None) -> None:
         self._batch = batch
         self._places = places
         self._runs = runs
-        self._indexes = batch.state.new_interests(), batch.state.new_interests()
+        self.index = DistinctEntries(batch.state.inner_multi)
         self.spans: list[list[tuple[int, float, float]]] = []
-
-    def hits(self, topic: str) -> list[tuple[SubscriberKey, int]]:
-        """Return the entries that match a topic, by number."""
-        return [(subscriber, int(number)) for index in self._indexes for subscriber, number in index.hits(topic)]
 
     def follow(self, key: ClientKey, policies: Sequence[PolicyStep]) -> None:
         """Add the entries of a client.
@@ -165,8 +167,8 @@ class _Entries:
                 policy = step.policy
             wanted = NOTHING if policy.elsewhere else interest(client, policy.mode)
             held.turn_to(self._places[step.number], wanted)
-        for index, patterns in zip(self._indexes, (False, True), strict=True):
-            index.add(key, held.numbered(patterns=patterns))
+        for patterns in (False, True):
+            self.index.add(key, held.numbered(patterns=patterns))
 
 
 _EVERYTHING = None

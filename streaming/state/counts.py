@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from streaming.records.model import TopicMetadata
 from streaming.records.subscribers import ClientKey, Matches
 from streaming.state.interests import Interests
+from streaming.state.policy import GroupPolicy
 
 BEYOND: Final = -1
 """Count of a client that may hold more topics than its quota allows."""
@@ -32,6 +33,10 @@ class Countable(Protocol):
     @property
     def is_unrestricted(self) -> bool:
         """True if every matching client receives a topic."""
+
+    @property
+    def restrictive_policies(self) -> Mapping[str, GroupPolicy]:
+        """Policies of the groups in which a matching client may not receive a topic."""
 
     @property
     def interests(self) -> Interests:
@@ -71,7 +76,12 @@ class HeldCounts:
         """
         self._columnar_min_topics = columnar_min_topics
         self._counts: dict[ClientKey, int | None] = {}  # None for a client that is to be counted
-        names, size, interests, left = list(state.topics), _FIRST_TOPICS, state.interests, dict.fromkeys(keys)
+        names, size, left, interests = list(state.topics), _FIRST_TOPICS, dict.fromkeys(keys), state.interests
+        exclusive = {group for group, policy in state.restrictive_policies.items() if policy.exclusive}
+        if exclusive:  # a topic has many matching clients, of which one counts
+            self._counts.update(dict.fromkeys(key for key in left if key.group in exclusive))
+            left = {key: None for key in left if key.group not in exclusive}
+            interests = state.new_interests_of(left)
         while names:
             self._count(names[:size], 1, state, interests)
             names, size = names[size:], min(4 * size, _CHUNK_TOPICS)

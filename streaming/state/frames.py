@@ -4,38 +4,98 @@ Several backfills of a group may cover a topic. The oldest one decides, because 
 topic's subscribers still follow.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
 
 from streaming.records.model import TopicMetadata
-from streaming.records.subscribers import ClientKey, Matches
+from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state.client import NOTHING, Interest
+from streaming.state.counts import first_rows
 from streaming.state.delta import Backfill
 from streaming.state.group import Roster, interest
-from streaming.state.interests import Interests
-from streaming.state.policy import GroupPolicy, apply_policies, is_restrictive
+from streaming.state.interests import DistinctEntries, Interests
+from streaming.state.policy import GroupPolicy, accepts, apply_policies, is_restrictive
 
 
-class Frame(NamedTuple):
+class Frame:
     """Interests of clients of a group, and its policy, as some topics see them.
 
     Attributes:
+        group: the group.
         keys: the clients.
         policies: the policy by group; empty if it restricts no client.
+        is_exclusive: True if a topic goes to the newest client only.
+        visits: number of entries that were looked at so far.
     """
 
-    keys: dict[ClientKey, None]
-    interests: Interests
-    policies: dict[str, GroupPolicy]
+    def __init__(
+        self,
+        group: str,
+        interests: Mapping[ClientKey, Interest],
+        policy: GroupPolicy,
+        new_interests: Callable[[], Interests],
+    ) -> None:
+        self.group = group
+        self.keys = dict.fromkeys(interests)
+        self.policies = {group: policy} if is_restrictive(policy) else {}
+        self.visits = 0
+        self._interests = interests
+        self._policy = policy
+        self._new_interests = new_interests
+        self._own: dict[ClientKey, Interests] = {}
+        self.is_exclusive = policy.exclusive
+        self._index = new_interests()
+        self._entries = DistinctEntries(self._index.inner_multi)
+        index = self._entries if policy.exclusive else self._index
+        for key, wanted in interests.items():
+            if wanted != NOTHING:
+                index.add(key, wanted)
+        self._newest = [max((order, row.client_id) for row, order in each) for each in self._entries.holders]
+
+    def match_all(self, topics: Sequence[str]) -> list[Matches]:
+        """Return the matching subscribers of topics; in an exclusive group only those of the newest client."""
+        if self.is_exclusive:
+            return list(map(self._match_newest, topics))
+        found = self._index.match_all(topics)
+        self.visits += sum(map(len, found))
+        return found
 
     def subscribers(self, topic: str, metadata: TopicMetadata, matches: Matches | None = None) -> Matches:
-        """Return the subscribers of a topic among the clients; `matches` are those with a matching entry."""
-        found = self.interests.match(topic) if matches is None else matches
-        return apply_policies(found, topic, metadata, (self.interests,), self.policies)
+        """Return the subscribers of a topic among the clients; `matches` are those of `match_all`."""
+        (found,) = self.match_all([topic]) if matches is None else (matches,)
+        if not self.policies or not self.is_exclusive:
+            return apply_policies(found, topic, metadata, (), self.policies)
+        selector = self.policies[self.group].selector
+        return found if not found or selector is None or accepts(selector, metadata) else {}
+
+    def asks(self, subscriber: SubscriberKey, topic: str, matches: Matches) -> bool:
+        """Return True if a subscriber has a matching entry; `matches` are those of `match_all`."""
+        if subscriber in matches:
+            return True
+        return self.is_exclusive and subscriber in self._match_own(subscriber.client, topic)
+
+    def _match_newest(self, topic: str) -> Matches:
+        entries = self._entries.match(topic)
+        self.visits += len(entries)
+        if not entries:
+            return {}
+        _, client_id = max(self._newest[entry] for entry in entries)
+        return self._match_own(ClientKey(self.group, client_id), topic)
+
+    def _match_own(self, key: ClientKey, topic: str) -> Matches:
+        if key not in self._own:
+            self._own[key] = self._new_interests()
+            self._own[key].add(key, self._interests.get(key, NOTHING))
+        return self._own[key].match(topic)
 
 
 def frame(
-    roster: Roster, group: str, keys: Iterable[ClientKey], backfills: Sequence[Backfill], interests: Interests
+    roster: Roster,
+    group: str,
+    keys: Iterable[ClientKey],
+    backfills: Sequence[Backfill],
+    new_interests: Callable[[], Interests],
 ) -> Frame:
     """Return a group as the topics see it that some backfills cover.
 
@@ -44,12 +104,25 @@ def frame(
         group: the group.
         keys: the clients.
         backfills: the oldest first.
-        interests: an empty index.
+        new_interests: returns an empty index.
     """
-    policy, found = former_policy(roster, group, backfills), dict.fromkeys(keys)
-    for key in found:
-        interests.add(key, former_interest(roster, key, backfills, policy))
-    return Frame(found, interests, {group: policy} if is_restrictive(policy) else {})
+    policy = former_policy(roster, group, backfills)
+    interests = {key: former_interest(roster, key, backfills, policy) for key in keys}
+    return Frame(group, interests, policy, new_interests)
+
+
+def covered_frame(
+    roster: Roster,
+    group: str,
+    clients: Collection[ClientKey],
+    backfills: Sequence[Backfill],
+    new_interests: Callable[[], Interests],
+) -> Frame:
+    """Return the clients of a group that differ on the topics that some backfills cover; `clients` are all of them."""
+    policy, former = roster.policy(group), former_policy(roster, group, backfills)
+    differs = not (policy.plain and former.plain and policy[:2] == former[:2])
+    keys = dict.fromkeys((*(clients if differs else ()), *pinned(group, backfills)))
+    return frame(roster, group, keys, backfills, new_interests)
 
 
 def former_policy(roster: Roster, group: str, backfills: Iterable[Backfill]) -> GroupPolicy:
@@ -72,3 +145,66 @@ def former_interest(
 def pinned(group: str, backfills: Iterable[Backfill]) -> dict[ClientKey, None]:
     """Return the clients whose former interests are in some backfills of a group."""
     return {ClientKey(group, client_id): None for each in backfills for client_id in each.clients}
+
+
+class Accepted:
+    """Topics that the selector of a group accepts, in order; each is looked at once, and as late as possible.
+
+    Args:
+        topics: all topics, with their metadata.
+        policy: the policy of the group.
+    """
+
+    def __init__(self, topics: Mapping[str, TopicMetadata], policy: GroupPolicy) -> None:
+        selector = policy.selector
+        self._left = (each for each in topics if selector is None or accepts(selector, topics[each]))
+        self._found: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        for at in count():
+            if at == len(self._found):
+                topic = next(self._left, None)
+                if topic is None:
+                    return
+                self._found.append(topic)
+            yield self._found[at]
+
+
+class GroupRows:
+    """Rows of clients of a group on topics: found for one client, or after many questions for all of them.
+
+    The state is an argument and not kept: a cycle would outlive its use while the garbage collector is disabled.
+
+    Attributes:
+        keys: the clients; all of the group if they depend on each other.
+        frames: the group, by the backfills that cover a topic.
+    """
+
+    def __init__(self, keys: Collection[ClientKey], topics: int) -> None:
+        self.keys = keys
+        self.frames: dict[tuple[ClientKey, ...], Frame] = {}
+        self._visits_left = topics
+        self._by_client: dict[ClientKey, dict[str, Matches]] | None = None
+
+    def first(
+        self,
+        key: ClientKey,
+        topics: Iterable[str],
+        rows_of: Callable[[str], Matches],
+        asked: Callable[[], Container[str]],
+        most: int | None,
+    ) -> dict[str, Matches]:
+        """Return the first topics with rows of a client, as `first_rows`; `rows_of` returns those of all clients."""
+        if self._visits_left > 0:
+            return first_rows(topics, lambda topic: self.of(key, rows_of(topic)), asked, most)
+        if self._by_client is None:
+            self._by_client = defaultdict(dict)
+            for topic in topics:
+                for row, patterns in rows_of(topic).items():
+                    self._by_client[row.client].setdefault(topic, {})[row] = patterns
+        return dict(islice(self._by_client.get(key, {}).items(), most))
+
+    def of(self, key: ClientKey, rows: Matches) -> Matches:
+        """Return those rows of a topic that are of a client."""
+        self._visits_left -= 1
+        return {row: patterns for row, patterns in rows.items() if row.client == key}

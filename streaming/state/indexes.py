@@ -1,7 +1,7 @@
 """Indexes and counts over the content of a shard, built when first needed and kept up to date."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Reversible
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Reversible
 from heapq import heappop, heappush
 from itertools import chain
 from typing import Final
@@ -293,15 +293,25 @@ class Quotas:
 
     def __init__(self) -> None:
         self._counts: Counter[int] | None = None
+        self._lowest_share: int | None = None
 
-    def of(self, groups: Mapping[str, Group]) -> Collection[int]:
-        """Return them; `groups` are all groups, needed for the first call."""
+    def lowest_share(self, groups: Mapping[str, Group], share: Callable[[int], int | None]) -> int:
+        """Return the lowest number of topics that a quota allows.
+
+        Args:
+            groups: all groups.
+            share: returns the number of topics that a quota allows; None for no limit.
+        """
         if self._counts is None:
             self._counts = Counter([DEFAULT_QUOTA, *(group.quota for group in groups.values())])
-        return self._counts.keys()
+        if self._lowest_share is None:
+            shares = map(share, self._counts)
+            self._lowest_share = min(each for each in shares if each is not None)  # the default quota has a limit
+        return self._lowest_share
 
     def apply(self, changes: Mapping[str, Group | None], groups: Mapping[str, Group]) -> None:
         """Apply a micro-batch; `groups` are from before it."""
+        self._lowest_share = None
         if self._counts is None:
             return
         for name, later in changes.items():

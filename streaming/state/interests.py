@@ -14,7 +14,7 @@ from matcher.dialects.mqtt import SharedSubscription, shared
 from streaming.records.columns import NO_TEXT, Hits, Interner, Pairs
 from streaming.records.model import LITE, Notation
 from streaming.records.subscribers import SHARE, ClientKey, Matches, Orders, SubscriberKey
-from streaming.state.client import Interest
+from streaming.state.client import NOTHING, Interest
 from streaming.tuning import DEFAULT_TUNING
 
 MQTT = "mqtt"
@@ -34,6 +34,9 @@ class Interests:
     Args:
         inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
         array_min_topics, array_build_topics: as in `Tuning`.
+
+    Attributes:
+        inner_multi: as above.
     """
 
     def __init__(
@@ -43,7 +46,7 @@ class Interests:
         array_min_topics: int = DEFAULT_TUNING.array_min_topics,
         array_build_topics: int = DEFAULT_TUNING.array_build_topics,
     ) -> None:
-        self._inner_multi = inner_multi
+        self.inner_multi = inner_multi
         self._array_min_topics = array_min_topics
         self._array_build_topics = array_build_topics
         self._tries: dict[str, PatternIndex[tuple[SubscriberKey, float]]] = {}
@@ -58,10 +61,10 @@ class Interests:
         """Add the interest of a client."""
         self._drop_arrays()
         self._interests[client] = interest
-        for dialect, pattern, policy, holder in _patterns_of(client, interest):
+        for dialect, pattern, policy, holder in patterns_of(client, interest):
             self._trie(dialect).add(pattern, holder, policy=policy)
         plain = SubscriberKey(*client)
-        for name, order in _names_of(interest):
+        for name, order in names_of(interest):
             self._by_name.setdefault(name, {})[plain] = order
         if interest.everything is not None:
             self._receive_all[plain] = interest.everything
@@ -70,16 +73,24 @@ class Interests:
         """Remove an interest added by `add`."""
         self._drop_arrays()
         self._interests.pop(client, None)  # an empty interest may never have been added
-        for dialect, pattern, policy, holder in _patterns_of(client, interest):
+        for dialect, pattern, policy, holder in patterns_of(client, interest):
             self._trie(dialect).remove(pattern, holder, policy=policy)
         plain = SubscriberKey(*client)
-        for name, _ in _names_of(interest):
+        for name, _ in names_of(interest):
             named = self._by_name[name]
             del named[plain]
             if not named:
                 del self._by_name[name]
         if interest.everything is not None:
             del self._receive_all[plain]
+
+    def replace(self, client: ClientKey, former: Interest, interest: Interest) -> None:
+        """Replace the former interest of a client; an empty one counts as none."""
+        if interest != former:
+            if former != NOTHING:
+                self.remove(client, former)
+            if interest != NOTHING:
+                self.add(client, interest)
 
     def match(self, topic: str) -> Matches:
         """Return all subscribers with an entry matching the topic, before any group policy."""
@@ -184,7 +195,7 @@ class Interests:
         if self._arrays is None:
             holders: dict[str, dict[tuple[str, str | None], list[int]]] = {}
             for client, interest in self._interests.items():
-                for dialect, pattern, policy, (subscriber, _) in _patterns_of(client, interest):
+                for dialect, pattern, policy, (subscriber, _) in patterns_of(client, interest):
                     held = holders.setdefault(dialect, {}).setdefault((pattern, policy), [])
                     held.append(interners.subscribers[subscriber])
             self._arrays = {
@@ -200,7 +211,54 @@ class Interests:
         return trie
 
     def _allows_inner_multi(self, dialect: str) -> bool:
-        return self._inner_multi and get_dialect(dialect).has_inner_multi
+        return self.inner_multi and get_dialect(dialect).has_inner_multi
+
+
+class DistinctEntries:
+    """Different entries of clients, with their holders: a topic costs a visit of each entry, not of each holder.
+
+    Args:
+        inner_multi: as in `Interests`.
+
+    Attributes:
+        holders: of each entry by its number: subscribers, each with the order of the entry.
+    """
+
+    def __init__(self, inner_multi: bool) -> None:  # noqa: FBT001 - one setting of the job
+        self.holders: list[list[tuple[SubscriberKey, float]]] = []
+        self._inner_multi = inner_multi
+        self._numbers: dict[tuple[str, str, str | None] | str | None, int] = {}  # None for everything
+        self._tries: dict[str, PatternIndex[int]] = {}
+
+    def add(self, client: ClientKey, interest: Interest) -> None:
+        """Add the interest of a client."""
+        plain = SubscriberKey(*client)
+        for dialect, pattern, policy, holder in patterns_of(client, interest):
+            number = self._number((dialect, pattern, policy))
+            if not self.holders[number]:
+                self._trie(dialect).add(pattern, number, policy=policy)
+            self.holders[number].append(holder)
+        for name, order in names_of(interest):
+            self.holders[self._number(name)].append((plain, order))
+        if interest.everything is not None:
+            self.holders[self._number(None)].append((plain, interest.everything))
+
+    def match(self, topic: str) -> list[int]:
+        """Return the numbers of the entries that match a topic."""
+        others = (self._numbers[key] for key in (topic, None) if key in self._numbers)
+        return [*(number for trie in self._tries.values() for number in trie.match(topic)), *others]
+
+    def _number(self, key: tuple[str, str, str | None] | str | None) -> int:
+        number = self._numbers.setdefault(key, len(self.holders))
+        if number == len(self.holders):
+            self.holders.append([])
+        return number
+
+    def _trie(self, dialect: str) -> PatternIndex[int]:
+        if dialect not in self._tries:
+            allows = self._inner_multi and get_dialect(dialect).has_inner_multi
+            self._tries[dialect] = PatternIndex(dialect, allow_inner_multi=allows)
+        return self._tries[dialect]
 
 
 class _PatternArrays:
@@ -238,7 +296,7 @@ def _share_of(entry: str, notation: Notation) -> SharedSubscription | None:
     return shared(entry) if notation.dialect == MQTT and entry.startswith("$share/") else None
 
 
-def _patterns_of(
+def patterns_of(
     client: ClientKey, interest: Interest
 ) -> Iterator[tuple[str, str, str | None, tuple[SubscriberKey, float]]]:
     """Yield (dialect, pattern, policy, (subscriber, order)) for each pattern of an interest."""
@@ -261,7 +319,7 @@ def _part(entry: str, notation: Notation, share: SharedSubscription | None) -> s
     return f"{notation.dialect}:{notation.policy or ''}:{entry}" if notation.per_subscription else ""
 
 
-def _names_of(interest: Interest) -> Iterator[tuple[str, float]]:
+def names_of(interest: Interest) -> Iterator[tuple[str, float]]:
     """Yield (name, order) for each name of an interest."""
     if not interest.patterns:
         yield from ((name, block.order) for block in interest.blocks for name in block.entries)

@@ -65,6 +65,7 @@ def apply_policies(
     if not policies:
         return found
     kept: Matches = {}
+    accepted: dict[str, bool] = {}
     newest: dict[str, tuple[float, str]] = {}
     orders: Orders | None = None
     for subscriber, patterns in found.items():
@@ -72,7 +73,7 @@ def apply_policies(
         if policy is None or policy.plain:
             kept[subscriber] = patterns
             continue
-        if policy.selector is not None and not accepts(policy.selector, metadata):
+        if policy.selector is not None and not _accepts_once(subscriber.group, policy.selector, metadata, accepted):
             continue
         if policy.exclusive:
             if orders is None:
@@ -90,6 +91,13 @@ def apply_policies(
         for subscriber, patterns in kept.items()
         if subscriber.group not in newest or newest[subscriber.group][1] == subscriber.client_id
     }
+
+
+def _accepts_once(group: str, selector: SelectorSpec, metadata: TopicMetadata, known: dict[str, bool]) -> bool:
+    """Return True if a topic satisfies the selector of a group, which is evaluated once for all of its clients."""
+    if group not in known:
+        known[group] = accepts(selector, metadata)
+    return known[group]
 
 
 def accepts(selector: SelectorSpec, metadata: TopicMetadata) -> bool:

@@ -1,15 +1,15 @@
 """The state of one shard between micro-batches, with indexes over it."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import chain, starmap
 from typing import TYPE_CHECKING, Any, Self
 
 from streaming.records.subscribers import ClientKey, Matches
-from streaming.state.client import NOTHING, Client, Interest, LastRequest, Subscription, is_absent
-from streaming.state.counts import HeldCounts, first_rows
+from streaming.state.client import Client, Interest, LastRequest, Subscription, is_absent
+from streaming.state.counts import HeldCounts
 from streaming.state.delta import Backfill, ShardDelta
-from streaming.state.frames import Frame, former_interest, former_policy, frame, pinned
+from streaming.state.frames import Accepted, Frame, GroupRows, covered_frame, former_interest, frame, pinned
 from streaming.state.group import Group, GroupSelectors, Roster
 from streaming.state.indexes import (
     Alarms,
@@ -90,7 +90,6 @@ class ShardGroups(ShardContent):
         self._quotas = Quotas()
         self._members = Members()
         self._shares: dict[ClientKey, int | None] = {}
-        self._lowest_share: int | None = None
 
     @property
     def restrictive_policies(self) -> dict[str, GroupPolicy]:
@@ -122,10 +121,7 @@ class ShardGroups(ShardContent):
         Args:
             share: returns the share of a quota on the shard; None for no limit.
         """
-        if self._lowest_share is None:
-            shares = map(share, self._quotas.of(self.groups))
-            self._lowest_share = min(each for each in shares if each is not None)  # the default quota has a limit
-        return self._lowest_share
+        return self._quotas.lowest_share(self.groups, share)
 
     def clients_of(self, group: str) -> Collection[ClientKey]:
         """Return the clients of a group that are in session."""
@@ -143,7 +139,6 @@ class ShardGroups(ShardContent):
             self._members.apply(delta.clients)
         if delta.groups:
             self._quotas.apply(delta.groups, self.groups)
-            self._lowest_share = None
 
     def _forget_shares(self, delta: ShardDelta) -> None:
         members = map(self.clients_of, delta.groups if self._shares else ())
@@ -156,16 +151,25 @@ class ShardState(ShardGroups):
 
     Attributes:
         inner_multi: `**` is allowed inside a pattern.
+        new_interests: returns an empty index of interests with the settings of this shard.
     """
 
     def __init__(self, *, inner_multi: bool = False, tuning: Tuning = DEFAULT_TUNING) -> None:
         super().__init__()
         self.inner_multi = inner_multi
+        self.new_interests = partial(
+            Interests,
+            inner_multi,
+            array_min_topics=tuning.array_min_topics,
+            array_build_topics=tuning.array_build_topics,
+        )
         self._tuning = tuning
         self._targets: PatternTargets | None = None
         self._deadlines: Deadlines | None = None
         self._order = CreationOrder()
         self._frames: dict[tuple[ClientKey, ...], Frame] = {}
+        self._rows: dict[str, GroupRows] = {}
+        self._accepted: dict[str, Accepted] = {}
         self._by_group: dict[str, dict[ClientKey, Backfill]] | None = None
         self._held: HeldCounts | None = None
         self._footprint = Footprint()
@@ -179,14 +183,6 @@ class ShardState(ShardGroups):
         plain.clients, plain.last_requests, plain.backfills, plain.notes, plain.repeated = others
         plain.latest_order = self.latest_order
         return plain
-
-    def new_interests(self) -> Interests:
-        """Return an empty index of interests with the settings of this shard."""
-        return Interests(
-            self.inner_multi,
-            array_min_topics=self._tuning.array_min_topics,
-            array_build_topics=self._tuning.array_build_topics,
-        )
 
     def alarms_due(self, now: int) -> list[int]:
         """Return the alarms at or before `now`, in milliseconds since the epoch."""
@@ -260,10 +256,7 @@ class ShardState(ShardGroups):
     def _frame(self, group: str, keys: tuple[ClientKey, ...]) -> Frame:
         if keys not in self._frames:
             backfills = [self.backfills[key] for key in keys]
-            policy, former = self.policy(group), former_policy(self, group, backfills)
-            differs = not (policy.plain and former.plain and policy[:2] == former[:2])
-            clients = {**(self.clients_of(group) if differs else {}), **pinned(group, backfills)}  # type: ignore[dict-item]
-            self._frames[keys] = frame(self, group, clients, backfills, self.new_interests())
+            self._frames[keys] = covered_frame(self, group, self.clients_of(group), backfills, self.new_interests)
         return self._frames[keys]
 
     def backfills_of(self, group: str) -> dict[ClientKey, Backfill]:
@@ -283,18 +276,37 @@ class ShardState(ShardGroups):
 
         They are in order of creation; `most` is their number, or None for all.
         """
-        policy, alone = self.restrictive_policies.get(key.group), None
-        if (policy is None or not policy.exclusive) and not self.backfills_of(key.group):  # no other client matters
-            alone = self.new_interests_of([key])
+        found = self._rows_of(key)
+        rows_of = partial(self._group_rows, key.group, found)
+        first = found.first(key, self._accepted_of(key.group), rows_of, lambda: self.asked(key), most)
+        others = {topic: found.of(key, rows_of(topic)) for topic in also if topic not in first}
+        return {**first, **{topic: rows for topic, rows in others.items() if rows}}
 
-        def own(topic: str) -> Matches:
-            found = self.subscribers(topic) if alone is None else apply_policies(
-                alone.match(topic), topic, self.topics[topic], (alone,), self.restrictive_policies
-            )  # fmt: skip
-            return {row: patterns for row, patterns in found.items() if row.client == key}
+    def _accepted_of(self, group: str) -> Iterable[str]:
+        """Return the topics that the selector of a group accepts; all if they may still follow a former one."""
+        policy = self.policy(group)
+        if policy.selector is not None and group not in self._accepted:
+            self._accepted[group] = Accepted(self.topics, policy)
+        return self.topics if self.backfills_of(group) else self._accepted.get(group, self.topics)
 
-        first = first_rows(self.topics, own, lambda: self.asked(key), most)
-        return {**first, **{topic: rows for topic in also if topic not in first and (rows := own(topic))}}
+    def _rows_of(self, key: ClientKey) -> GroupRows:
+        """Return where to find the rows of a client: with those of its group, if another client may receive them."""
+        group, backfills = key.group, self.backfills_of(key.group)
+        policies = [self.restrictive_policies.get(group), *(each.policy for each in backfills.values())]
+        if not any(policy is not None and policy.exclusive for policy in policies):
+            return GroupRows([key], len(self.topics))
+        if group not in self._rows:
+            clients = dict.fromkeys((*self.clients_of(group), *pinned(group, backfills.values())))
+            self._rows[group] = GroupRows(clients, len(self.topics))
+        return self._rows[group]
+
+    def _group_rows(self, group: str, rows: GroupRows, topic: str) -> Matches:
+        """Return the subscribers of a topic among some clients of a group."""
+        covering = tuple(key for key in self.backfills_of(group) if topic in self.remaining(key))
+        if covering not in rows.frames:
+            backfills = [self.backfills[key] for key in covering]
+            rows.frames[covering] = frame(self, group, rows.keys, backfills, self.new_interests)
+        return rows.frames[covering].subscribers(topic, self.topics[topic])
 
     def asked(self, key: ClientKey) -> dict[str, None]:
         """Return the stored topics that match a client's interest, or a former one while a backfill is under way."""
@@ -328,13 +340,14 @@ class ShardState(ShardGroups):
     def apply(self, delta: ShardDelta) -> None:
         """Make the changes of a micro-batch, in the indexes that exist as well."""
         self._footprint.follow(delta, self.topics, self.clients)
-        self._frames.clear()
-        self._by_group = None
+        self._frames, self._rows, self._accepted, self._by_group = {}, {}, {}, None
         backfills = {key: self.backfills[key] for key in delta.backfills if key in self.backfills}
         self._apply_topics(delta)
-        if delta.alarms:
-            self._alarm_times.apply(delta.alarms)
-        affected = self._affected(delta) if self._interests is not None else {}
+        self._alarm_times.apply(delta.alarms)
+        formers: dict[ClientKey, Interest] = {}
+        if self._interests is not None:
+            keys = chain(delta.clients, *map(self.clients_of, delta.groups))
+            formers = {key: self.interest(key) for key in keys}
         self._follow_members(delta)
         for key in delta.notes:  # the latest are the last
             self.notes.pop(key, None)
@@ -347,21 +360,13 @@ class ShardState(ShardGroups):
         if self._held is not None:
             self._held.update({**dict.fromkeys(delta.clients), **delta.held})
             for key, each in delta.backfills.items():
-                former = pinned(key.group, filter(None, (each, backfills.get(key))))
-                self._held.update(dict.fromkeys((*self.clients_of(key.group), *former)))
+                others = pinned(key.group, filter(None, (each, backfills.get(key))))
+                self._held.update(dict.fromkeys((*self.clients_of(key.group), *others)))
         self.latest_order = max(self.latest_order, delta.latest_order or delta.latest_of_entries) if self else 0
         if delta.backfills and not self.backfills:
             self._order = CreationOrder()
-        self._renew_interests(affected)
-
-    def _renew_interests(self, former: Mapping[ClientKey, Interest]) -> None:
-        for key, before in former.items():
-            after = self.interest(key)
-            if after != before:
-                if before != NOTHING:
-                    self.interests.remove(key, before)
-                if after != NOTHING:
-                    self.interests.add(key, after)
+        for key, before in formers.items():
+            self.interests.replace(key, before, self.interest(key))
 
     def _apply_topics(self, delta: ShardDelta) -> None:
         gone = {topic: self.topics.pop(topic) for topic in delta.removed}
@@ -391,8 +396,3 @@ class ShardState(ShardGroups):
             return
         self._held.update(dict.fromkeys(delta.clients))
         self._held.count(list(delta.added), 1, self)
-
-    def _affected(self, delta: ShardDelta) -> dict[ClientKey, Interest]:
-        """Return the clients whose interest may change, each with its present one."""
-        keys = dict.fromkeys(chain(delta.clients, *map(self.clients_of, delta.groups)))
-        return {key: self.interest(key) for key in keys}
