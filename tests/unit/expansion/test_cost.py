@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streaming.records.columns import Event
-from streaming.records.model import DEADLINE_STEP_MS, Source, TopicEvent
+from streaming.records.model import DEADLINE_STEP_MS, GroupEvent, Source, TopicEvent
 from streaming.state import Shard, ShardState
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from tests.support.builders import (
@@ -316,3 +316,35 @@ def test_a_client_at_its_quota_costs_as_much_as_it_may_hold(name: str) -> None:
         found.append(counted(state, sourced(events, 100_000), shard=shard))
     few, many = found
     assert many <= few + FEW // 10 + 4 * FEW * CALLS_PER_MATCH.get(name, 0), (few, many)
+
+
+def of_many(clients: int) -> list[Event]:
+    return [replace("*", client=f"c{each}") for each in range(clients)]
+
+
+SHARED: dict[str, tuple[GroupEvent, Sequence[Event]]] = {
+    "a request": (bound(exclusive=True, quota=3), [replace("*", client="new")]),
+    "a client that leaves": (bound(exclusive=True, quota=3), [leave(client="c1")]),
+    "several clients that leave": (bound(exclusive=True, quota=3), [leave(client="c1"), leave(client="c2")]),
+    "another quota": (bound(exclusive=True, quota=3), [bound(exclusive=True, quota=5)]),
+    "a group that becomes exclusive": (bound(quota=3), [bound(exclusive=True, quota=3)]),
+    "a group that is no longer exclusive": (bound(exclusive=True, quota=3), [bound(quota=3)]),
+    "a selector": (bound(quota=3), [add("z", tag="x", client="c1")]),
+}
+
+CALLS_PER_CLIENT = 1_500
+"""Calls for another client that holds three topics; to compare all 240 topics for each would cost 2,900 or more."""
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_clients_at_their_quota_that_want_the_same_topics_cost_as_much_as_they_may_hold(name: str) -> None:
+    found, shard = list[int](), Shard("p", cap_requests=True)
+    group, events = SHARED[name]
+    for count in (FEW, 2 * FEW):
+        state = ShardState()
+        batches: list[list[Event]] = [topics(4 * FEW), [group, *of_many(count)], [deleted("t1")]]
+        for at, batch in enumerate(batches):
+            state.apply(expanded(state, sourced(batch, 10_000 * at), shard).delta)
+        found.append(counted(state, sourced(events, 100_000), shard=shard))
+    few, many = found
+    assert many <= few + FEW * CALLS_PER_CLIENT, (few, many)
