@@ -27,7 +27,11 @@ _PAUSE_SECONDS: Final = 0.1
 ADVICE: Final = ". Check the address, the name and the client options, and that the broker runs."
 """End of the message of `TopicUnreadable`."""
 
-_NO_LEADER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_NO_LEADER: Final = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+)
 
 
 class Partition(NamedTuple):
@@ -113,7 +117,7 @@ class TopicReader:
         return found
 
     def _span(self, where: TopicPartition) -> Span:
-        """Return the present offsets of a partition, once it has a leader: a new partition may lack it for a moment."""
+        """Return the present offsets of a partition, once it has a leader: a new one may lack it, or be unknown."""
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:

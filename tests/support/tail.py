@@ -8,8 +8,13 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 TIMEOUT_SECONDS = 120
-_PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.NOT_LEADER_FOR_PARTITION}
-"""Errors from which a client recovers; the last occurs right after a topic is created."""
+_PASSING = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+}
+"""Errors from which a client recovers; the last two occur right after a topic is created."""
 
 
 class Tail:
