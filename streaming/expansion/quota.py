@@ -178,24 +178,20 @@ class _Later:
         self._everyone = self._frame(list(batch.view.clients_of(group))) if self._policy.exclusive else None
         self._new: dict[str, Matches] = {}
 
-    def first(self, key: ClientKey, most: int | None) -> dict[str, Matches]:
-        """Return the rows of a client on the first stored topics that have some; `most` is their number."""
+    def of(self, key: ClientKey, most: int | None) -> tuple[dict[str, Matches], dict[str, Matches]]:
+        """Return the rows of a client on the first stored topics that have some, at most `most`, and on new topics."""
         batch, (frame, rows) = self._batch, self._everyone or self._frame([key])
-        return rows.first(
+        first = rows.first(
             key,
             filterfalse(batch.delta.removed.__contains__, self._topics),
             lambda topic: frame.subscribers(topic, batch.state.topics[topic]),
             lambda: batch.state.topics_of(batch.view.interest(key)),
             most,
         )
-
-    def new(self, key: ClientKey) -> dict[str, Matches]:
-        """Return the rows of a client on all new topics."""
-        frame, rows = self._everyone or self._frame([key])
-        new = self._new or {topic: frame.subscribers(topic, each) for topic, each in self._batch.delta.added.items()}
+        new = self._new or {topic: frame.subscribers(topic, each) for topic, each in batch.delta.added.items()}
         if self._everyone is not None:
             self._new = new
-        return {topic: own for topic, matches in new.items() if (own := rows.of(key, matches))}
+        return first, {topic: own for topic, matches in new.items() if (own := rows.of(key, matches))}
 
     def _frame(self, keys: Collection[ClientKey]) -> tuple[Frame, GroupRows]:
         state, interests = self._batch.state, {key: self._batch.view.interest(key) for key in keys}
@@ -238,9 +234,9 @@ class _Recount:
         else:
             most = None if after is None else after + 1
             comparison, later = left
-            first = later.first(key, most)
+            first, new = later.of(key, most)
             self.before = batch.state.rows(key, before, recreated)
-            self.after = {**first, **later.new(key)}
+            self.after = {**first, **new}
             is_cut = len(first) == most
         self.count = inf if is_cut else len(self.after)
         self._held, self._holds = within(self.before, before), within(self.after, after)
