@@ -106,7 +106,7 @@ class _Cap:
         if before is None and after is None:
             return own
         if comparison is None and self._is_counted(key, own, before):  # its topics can be counted by its updates
-            held = state.held(key, batch.shard.client_share)
+            held = 0 if before is None else state.held(key, batch.shard.client_share)  # else it is not kept up to date
             adds = [update for update in own if update.op is Op.ADD]
             now = held + 2 * len(adds) - len(own) + self._bulk.growth(key)
             if (before is None or held <= before) and (after is None or now <= after):

@@ -142,6 +142,21 @@ SCOPES = {
             *(deleted("t"), created("t"), quota(1), quota(2, model="Exclusive")),
         ),
     ),
+    "quotas and bindings": Scope(
+        (
+            quota(0, group="h"),
+            created("t"),
+            created("v__v"),
+            replace("*"),
+            quota(-1),
+            wildcard(parent="q"),
+            deleted("t"),
+        ),
+        (
+            *(quota(1), quota(-1), quota(1, model="Exclusive"), wildcard(parent="q")),
+            *(created("u"), created("t"), replace("*")),
+        ),
+    ),
     "refusals and versions": Scope(
         (quota(1), created("t"), created("u"), replace("t", version=1)),
         (
