@@ -279,21 +279,26 @@ class _EnvironmentSource(EnvSettingsSource):
         return {parent.strip(): count for parent, _, count in pairs}
 
 
-def load(given: Mapping[str, Any]) -> Settings:
+def load(given: Mapping[str, Any], context: tuple[Path, Mapping[str, Any]] | None = None) -> Settings:
     """Load and check the settings.
 
     Args:
         given: settings of the command line; None for a missing option.
+        context: file and settings of a context, which override the environment.
 
     Raises:
         ConfigInvalid: a setting is missing or invalid; the message lists all of them, with their sources.
     """
     _warn_of_misspelt_variables()
     given = {name: value for name, value in given.items() if value is not None}
+    place, values = context or (None, {})
+    sources = {**dict.fromkeys(values, str(place)), **{name: _option(name) for name in given}}
+    shards = [each["shards"] for each in (values, given) if isinstance(each.get("shards"), Mapping)]
+    merged = {"shards": {parent: count for each in shards for parent, count in each.items()}} if shards else {}
     try:
-        return Settings(**given)
+        return Settings(**{**values, **given, **merged})
     except ValidationError as error:
-        raise ConfigInvalid("; ".join(_explain(details, given) for details in error.errors())) from None
+        raise ConfigInvalid("; ".join(_explain(details, sources) for details in error.errors())) from None
     except TOMLDecodeError as error:
         raise ConfigInvalid(f"{_file()} is not valid TOML: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -308,6 +313,10 @@ def _file() -> Path | None:
     if not Path(name).is_file():
         raise ConfigInvalid(f"{name} is not a file (from {_FILE_VARIABLE} or --config)")
     return Path(name)
+
+
+def _option(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}"
 
 
 def _variable(setting: str) -> str:
@@ -345,16 +354,15 @@ _RULES: Final = {
 """Message templates by pydantic's error type, or by its prefix."""
 
 
-def _explain(details: "ErrorDetails", given: Mapping[str, Any]) -> str:
+def _explain(details: "ErrorDetails", sources: Mapping[str, str]) -> str:
     """Format an error with the name and the source of the setting."""
     kind = details["type"]
     if not details["loc"]:  # an error of several settings
         return str(details["ctx"]["error"])
     name, setting = ".".join(map(str, details["loc"])), str(details["loc"][0])
-    option = f"--{setting.replace('_', '-')}"
     if kind == "missing":
-        return f"{setting} is required: give {option}, {_variable(setting)}, or {setting} in the TOML file"
-    source = _source(setting, option, given)
+        return f"{setting} is required: give {_option(setting)}, {_variable(setting)}, or {setting} in the TOML file"
+    source = sources.get(setting) or _source(setting)
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(setting, Settings.model_fields, n=1)
         return f"{name} is not a setting (from {source})" + (f"; did you mean {near[0]}?" if near else "")
@@ -369,10 +377,8 @@ def _explain(details: "ErrorDetails", given: Mapping[str, Any]) -> str:
     return f"{name} {rule}, not {details['input']!r} (from {source})"
 
 
-def _source(setting: str, option: str, given: Mapping[str, Any]) -> str:
-    """Return the option, variable or file that a setting's value is from."""
-    if setting in given:
-        return option
+def _source(setting: str) -> str:
+    """Return the variable or file that a setting's value is from."""
     values = {name.upper(): value for name, value in os.environ.items()}
     value = values.get(_variable(setting))
     if setting in Settings.model_fields and value is not None and not (value == "" and _may_be_absent(setting)):

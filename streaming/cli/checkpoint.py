@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming.cli import root
+from streaming.cli import context, root
 from streaming.cli.output import progress_line, result
 from streaming.cli.root import checkpoint_option, connection_options, json_option, main
 from streaming.cli.run import JobCommand, config_option, load, provide_java
@@ -136,8 +136,8 @@ def rebuild(
 def _job_command(config_file: Path | None, given: Mapping[str, Any]) -> str:
     """Return the command that starts the job with the same options."""
     words = ["reexpand", "run"]
-    if config_file is not None:
-        words += ["--config", str(config_file)]
+    for option, chosen in (("--config", config_file), ("--context", context.name())):
+        words += [] if chosen is None else [option, str(chosen)]
     for name, value in given.items():
         option = f"--{name.replace('_', '-')}"
         if name == "accept_loss" or value is None:  # no effect after the rebuild

@@ -16,6 +16,7 @@ import click
 
 from matcher.dialects import DIALECTS
 from matcher.errors import MatcherError
+from streaming.cli import context
 from streaming.cli.output import VARIABLE, Form, log, log_as, say_error, set_up
 from streaming.errors import ExtraMissing, ReexpandError, RefusalError
 
@@ -101,6 +102,7 @@ def missing_extra(error: ModuleNotFoundError, verb: str | None) -> ExtraMissing 
     "--log-format", type=click.Choice(["text", "json"]), default="text", envvar=VARIABLE,
     help="Log format: text, or one JSON object per line.",
 )  # fmt: skip
+@context.context_option
 @click.pass_context
 def main(ctx: click.Context, /, verbose: bool, log_format: Form) -> None:  # noqa: FBT001 - click passes options by name
     """Wildcard topic subscriptions that keep themselves expanded.
@@ -136,13 +138,14 @@ def kept(*names: str) -> dict[str, Any]:
 
 
 def settings(**given: Any) -> "Settings":
-    """Load the settings of the running verb, from its connection options and `given`.
+    """Load the settings of the running verb, from its connection options, its context, and `given`.
 
     Verbs without a checkpoint use a placeholder.
     """
     from streaming import config
 
-    return config.load({"checkpoint": "unused", **kept("bootstrap_servers", "kafka_options"), **given})
+    found = {"checkpoint": "unused", **kept("bootstrap_servers", "kafka_options"), **given}
+    return config.load(found, context.chosen())
 
 
 def _raise_level(_ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:  # noqa: FBT001 - as click calls it
@@ -168,6 +171,7 @@ log_format_option = click.option(
 """`--log-format` of a verb, with the same effect as before the verb."""
 
 kafka_options = combined(
+    context.context_option,
     kept_option("--bootstrap-servers", help="Addresses of Kafka brokers, host:port[,host:port...]."),
     kept_option(
         "--kafka-options", type=FILE,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args, get_origin
 
 import click
 
-from streaming.cli import root
+from streaming.cli import context, root
 from streaming.cli.output import progress_line
 from streaming.cli.root import FILE, json_option, kept, main
 from streaming.errors import ReexpandError
@@ -55,10 +55,13 @@ def _setting_options() -> tuple[click.Option, ...]:
     return tuple(options)
 
 
-config_option = click.option(
-    "--config", "config_file", type=FILE, help="TOML file of settings. Environment variable: REEXPAND_CONFIG."
+config_option = root.combined(
+    click.option(
+        "--config", "config_file", type=FILE, help="TOML file of settings. Environment variable: REEXPAND_CONFIG."
+    ),
+    context.context_option,
 )
-"""Option for a settings file, in addition to the options of `JobCommand`."""
+"""Options for files of settings, in addition to the options of `JobCommand`."""
 
 
 def load(config_file: Path | None, given: Mapping[str, Any]) -> "Settings":
@@ -74,7 +77,8 @@ def load(config_file: Path | None, given: Mapping[str, Any]) -> "Settings":
     pairs = [pair.rpartition("=") for pair in given["shards"]]
     if not all(parent for parent, _, _ in pairs):
         raise click.BadParameter("expected PARENT=N, as in orders=16", param_hint="--shards")
-    return config.load({**given, "shards": {parent: count for parent, _, count in pairs} or None})
+    shards = {parent: count for parent, _, count in pairs} or None
+    return config.load({**given, "shards": shards}, context.chosen())
 
 
 def provide_java() -> None:
@@ -106,7 +110,8 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
     The job finishes the current micro-batch before it stops with exit code 0.
 
     Each option is also an environment variable (REEXPAND_BOOTSTRAP_SERVERS, ...) and a key of the TOML file
-    (bootstrap_servers, ...). The command line overrides the environment, which overrides the file.
+    (bootstrap_servers, ...). The command line overrides a context, which overrides the environment, which overrides the
+    file.
 
     Shards are merged by parent: --shards orders=16 --shards sensors=4 on the command line,
     REEXPAND_SHARDS=orders=16,sensors=4 (or a JSON object) in the environment, and a table [shards] with orders = 16 in

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
+from click.core import ParameterSource
 
-from streaming.cli import output
-from streaming.cli.root import json_option, main
+from streaming.cli import context, output
+from streaming.cli.root import combined, json_option, main
 from streaming.errors import Unanswered
 from streaming.monitor.health import Condition
 
@@ -77,11 +78,24 @@ class _Scrape(NamedTuple):
         return bounds[0] if bounds and bounds[0] != float("inf") else None
 
 
-class _Job(NamedTuple):
+class JobServer(NamedTuple):
     """HTTP server of a job."""
 
     address: "Address"
     timeout: float
+
+    @classmethod
+    def of(cls, http: str, timeout: float) -> Self:
+        """Return the server at the address of the running verb's option or context.
+
+        Raises:
+            click.BadParameter: it is no address.
+        """
+        chosen = context.chosen()
+        source = click.get_current_context().get_parameter_source("http")
+        if chosen is not None and source is not ParameterSource.COMMANDLINE:
+            http = str(chosen.values.get("http", http))
+        return cls(_address(http), timeout)
 
     def health(self) -> dict[str, Any]:
         """Return the body of `/healthz`."""
@@ -208,11 +222,22 @@ def _rows(health: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[tup
         yield "memory", ", ".join(f"{name} {size // 10**6:,} MB" for name, size in figures["memory_bytes"].items())
 
 
-@main.command()
-@click.option(
-    "--http", default="127.0.0.1:9464", show_default=True, metavar="HOST:PORT", envvar="REEXPAND_HTTP",
-    help="Address of the job's metrics and health. Environment variable: REEXPAND_HTTP.",
+job_options = combined(
+    context.context_option,
+    click.option(
+        "--http", default="127.0.0.1:9464", show_default=True, metavar="HOST:PORT", envvar="REEXPAND_HTTP",
+        help="Address of the job's metrics and health. Environment variable: REEXPAND_HTTP.",
+    ),
+    click.option(
+        "--timeout", type=click.FloatRange(0.1), default=5, show_default=True, metavar="SECONDS",
+        help="Timeout of each response.",
+    ),
 )  # fmt: skip
+"""Options of the verbs that read a job's metrics, for `JobServer.of`."""
+
+
+@main.command()
+@job_options
 @click.option(
     "--max-lag", type=click.FloatRange(0), metavar="SECONDS",
     help="Also exit with 3 if an unread record is older. [default: when the job counts as catching up, at 60]",
@@ -220,10 +245,6 @@ def _rows(health: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[tup
 @click.option(
     "--interval", type=click.FloatRange(0), default=2, show_default=True, metavar="SECONDS",
     help="Time over which rates are measured; 0: no rates.",
-)  # fmt: skip
-@click.option(
-    "--timeout", type=click.FloatRange(0.1), default=5, show_default=True, metavar="SECONDS",
-    help="Timeout of each response.",
 )  # fmt: skip
 @json_option("Print one JSON object.")
 @click.pass_context
@@ -243,7 +264,7 @@ def status(
       reexpand status
       reexpand status --http job.example:9464 --max-lag 30 --json
     """
-    job = _Job(_address(http), timeout)
+    job = JobServer.of(http, timeout)
     health = job.health()
     first = job.scrape() if interval else None
     time.sleep(interval)

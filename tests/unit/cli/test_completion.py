@@ -34,6 +34,15 @@ def test_verbs_options_and_values_are_completed() -> None:
     assert completed("reexpand", "schema", "--a") == ["--avro"]
 
 
+def test_contexts_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "reexpand").mkdir()
+    for name in ("dev", "prod"):
+        (tmp_path / f"reexpand/{name}.toml").touch()
+    assert completed("reexpand", "tail", "--context", "p") == ["prod"]
+    assert completed("reexpand", "--context", "") == ["dev", "prod"]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_lines_of_the_page_print_a_script(shell: str) -> None:
     """As the shell reads it."""

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -181,3 +182,16 @@ def test_forms_of_an_address(form: str, job: Served, monkeypatch: pytest.MonkeyP
     port = (job.server.url or "").rpartition(":")[2]
     monkeypatch.setenv("REEXPAND_HTTP", form.format(port))
     assert run("--interval", "0").exit_code == 0
+
+
+def test_a_context_has_the_address(job: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It wins over the variable, and the option over both."""
+    caught_up(job)
+    address = (job.server.url or "").removeprefix("http://")
+    (tmp_path / "reexpand").mkdir()
+    (tmp_path / "reexpand/prod.toml").write_text(f'http = "{address}"')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("REEXPAND_HTTP", f"127.0.0.1:{free_port()}")
+    assert run("--interval", "0").exit_code == 1
+    assert run("--interval", "0", "--context", "prod").exit_code == 0
+    assert run("--interval", "0", "--context", "prod", "--http", f"127.0.0.1:{free_port()}").exit_code == 1
