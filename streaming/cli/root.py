@@ -37,7 +37,8 @@ _DISTRIBUTIONS = {"py4j": "pyspark"}
 """Distributions of modules with another name."""
 
 _OF_VERBS = dict.fromkeys(
-    ("advise", "clients", "explain", "groups", "plan", "send", "status", "subscriptions", "tail", "topics"), "inspect"
+    ("advise", "clients", "explain", "groups", "plan", "send", "status", "subscriptions", "tail", "top", "topics"),
+    "inspect",
 )
 """Extras of the verbs that need neither the extra `job` nor an extra of their own name."""
 

@@ -99,7 +99,7 @@ class JobServer(NamedTuple):
 
     def health(self) -> dict[str, Any]:
         """Return the body of `/healthz`."""
-        text = self._get("/healthz")
+        _, text = self.get("/healthz")
         try:
             found = json.loads(text)
         except ValueError:
@@ -113,15 +113,18 @@ class JobServer(NamedTuple):
 
     def scrape(self) -> _Scrape:
         """Return the metrics."""
-        return _Scrape.of(self._get("/metrics"))
+        return _Scrape.of(self.get("/metrics")[1])
 
-    def _get(self, path: str) -> str:
+    def get(self, path: str, token: str | None = None) -> tuple[int, str]:
+        """Return the status and the text of a response."""
         from http.client import HTTPConnection, HTTPException
 
         connection = HTTPConnection(*self.address, timeout=self.timeout)
         try:
-            connection.request("GET", path, headers={"Accept": "text/plain"})
-            return connection.getresponse().read(_LONGEST).decode(errors="replace")
+            access = {} if token is None else {"Authorization": f"Bearer {token}"}
+            connection.request("GET", path, headers={"Accept": "text/plain", **access})
+            response = connection.getresponse()
+            return response.status, response.read(_LONGEST).decode(errors="replace")
         except (OSError, HTTPException) as error:
             raise Unanswered(
                 f"no job answers at {self.address}: {error}. Check that it runs, and that --http is its `http` setting"
@@ -152,7 +155,7 @@ def _code(health: Mapping[str, Any], max_lag: float | None) -> int:
     return LAGGING if not code and max_lag is not None and (health.get("lag_seconds") or 0) > max_lag else code
 
 
-def _figures(first: _Scrape | None, last: _Scrape) -> dict[str, Any]:
+def figures(first: _Scrape | None, last: _Scrape) -> dict[str, Any]:
     """Return the figures of a job, with rates between two scrapes."""
 
     def rate(name: str, **labels: str) -> float | None:
@@ -193,8 +196,15 @@ def _age(seconds: float) -> str:
     return f"{seconds // _DAY:.0f} d {seconds % _DAY // _HOUR:.0f} h"
 
 
+def screen(health: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about a job."""
+    yield f"{health['state']}: {health['reason']}"
+    for label, text in _rows(health, figures):
+        yield f"  {label:<13} {text}"
+
+
 def _rows(health: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each line."""
+    """Yield label and text of each line after the first."""
     yield "uptime", f"{_age(health['uptime_seconds'])}, version {figures['version']}"
     lag = "not known yet"
     if health["lag_records"] is not None:
@@ -268,12 +278,11 @@ def status(
     health = job.health()
     first = job.scrape() if interval else None
     time.sleep(interval)
-    figures = _figures(first, job.scrape())
+    found = figures(first, job.scrape())
     code = _code(health, max_lag)
     if as_json:
-        output.json_line({**health, "healthy": not code, **figures})
+        output.json_line({**health, "healthy": not code, **found})
     else:
-        output.line(f"{health['state']}: {health['reason']}")
-        for label, text in _rows(health, figures):
-            output.line(f"  {label:<13} {text}")
+        for text in screen(health, found):
+            output.line(text)
     ctx.exit(code)

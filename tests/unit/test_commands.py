@@ -53,6 +53,7 @@ RUN_BY = {
     "reexpand status": "unit/cli/test_status.py",
     "reexpand subscriptions": "support/inspecting.py",
     "reexpand tail": "support/inspecting.py",
+    "reexpand top": "unit/cli/test_top.py",
     "reexpand topics": "integration/test_permissions.py",
     "reexpand validate": "unit/cli/test_match.py",
     "reexpand verify": "integration/test_verify.py",

@@ -81,7 +81,7 @@ def test_a_verb_that_looks_into_a_job_needs_no_spark(arguments: str) -> None:
     assert "pip install 'reexpand[inspect]'" in verb(*arguments.split(), *KAFKA).stderr
     brought = {"msgpack", "numpy", "prometheus_client"}
     absent = WITHOUT.replace(str(MODULES), str([module for module in MODULES if module not in brought]))
-    verbs = "streaming.cli.ask, streaming.cli.status, streaming.inspect, streaming.inspect.wording"
+    verbs = "streaming.cli.ask, streaming.cli.top, streaming.inspect, streaming.inspect.wording"
     verbs += ", streaming.operations.advise.report"
     code = f"{absent}import {verbs}\nfrom streaming.cli import main\nassert {name!r} in main.commands"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
