@@ -12,9 +12,10 @@ import click
 
 from streaming.cli import output, root
 from streaming.cli.root import combined, connection_options, json_option, kept, kept_option, main
+from streaming.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from streaming.config import Settings
     from streaming.inspect import Inspector
@@ -55,6 +56,16 @@ def start_time(text: str) -> int:
             f"expected an age such as 15m, or a time such as 2026-01-31T12:00:00Z, got {text!r}"
         ) from None
     return max(0, int(at * 1_000))  # negative numbers have another meaning in Kafka's protocol
+
+
+def _template(text: str) -> "Callable[[Mapping[str, Any]], str]":
+    """Return the function that formats an update by a template."""
+    from streaming.inspect import wording
+
+    try:
+        return wording.template(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def job_settings() -> "Settings":
@@ -196,6 +207,10 @@ def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="Stop at the end of the topic. Starts at its beginning by default.")
 @click.option("--count", type=click.IntRange(1), help="Stop after this number of updates.")
+@click.option(
+    "--format", "form", type=_template, metavar="TEMPLATE",
+    help=r"Print each update by a template of its fields, such as '{op:<6} {clientId}\t{liteTopic}'.",
+)  # fmt: skip
 @json_option("Print each update as in Kafka, one per line.")
 def tail(
     *,
@@ -205,6 +220,7 @@ def tail(
     since: int | None,
     once: bool,
     count: int | None,
+    form: "Callable[[Mapping[str, Any]], str] | None",
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -214,6 +230,9 @@ def tail(
     markers of transactions, so --offset -10 shows at most ten updates of each partition. A time without an offset from
     UTC is local. Compaction keeps only the last update of each row. The command commits no offsets and joins no group.
 
+    In a template, {liteTopic} is a field of the record, {source.offset} a part of its source, {{ a brace, \\t a tab and
+    \\n a new line. Unprintable characters of names are escaped.
+
     Exit code 0, also after Ctrl-C; 1 if the topic cannot be read, 2 if an option is invalid.
 
     \b
@@ -222,20 +241,23 @@ def tail(
       reexpand tail --topic 'eu__**' --op ADD --from-beginning --once --json
       reexpand tail --since 15m
       reexpand tail -o -10 --once
+      reexpand tail --format '{source.timestamp} {op:<6} {clientId} {liteTopic}'
     """
     from streaming.inspect import wording
     from streaming.inspect.following import Chosen, UpdatesFollower
 
     if from_beginning + (offset is not None) + (since is not None) > 1:
         raise click.UsageError("give one of --from-beginning, --offset and --since")
+    if form is not None and as_json:
+        raise click.UsageError("give one of --format and --json")
     check_pattern(given["topic"], given["dialect"], "--topic")
     settings = root.settings(updates=updates)
     if from_beginning or (once and offset is None):
         offset = 0
-    show = wording.as_json if as_json else wording.update
+    show = form or (wording.as_json if as_json else lambda update: printable(wording.update(update)))
     try:
         with UpdatesFollower(settings, offset=offset, since=since) as follower:
             for update in islice(follower.updates(Chosen(**given), to_end=once), count):
-                output.line(show(update))
+                click.echo(show(update))
     except KeyboardInterrupt:
         click.echo(err=True)

@@ -1,8 +1,10 @@
 """Formatting of answers as text and as JSON, both in printable characters."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from string import Formatter
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -26,6 +28,20 @@ from streaming.worker.inquiry.model import (
 T = TypeVar("T")
 
 _INDENT = "  "
+
+_SOURCE: Final = ("topic", "partition", "offset", "entry", "timestamp")
+
+FIELDS: Final = (
+    *("op", "parentTopic", "group", "clientId", "liteTopic", "lmqName", "patterns", "cause", "version", "eventId"),
+    *("source", *(f"source.{name}" for name in _SOURCE)),
+    *("share", "filter", "subscription", "offsetOption", "resetOffset", "bitmap"),
+)
+"""Fields of an update in a template: the names in the record, and parts of its source."""
+
+_SPACE: Final = re.compile(r"([<>^]?[1-9]\d{0,2})?", re.ASCII)
+"""Alignment and width of a field in a template."""
+
+_ESCAPES: Final = {r"\n": "\n", r"\t": "\t", "\\\\": "\\"}
 
 
 def as_json(value: Any) -> str:
@@ -186,6 +202,48 @@ def chosen(items: Sequence[T], name: str, selection: Filter) -> Iterator[Page[T]
     yield Page(found, None, len(items))
 
 
+def template(text: str) -> Callable[[Mapping[str, Any]], str]:
+    r"""Return a function that formats an update by a template, such as `{op:<6} {clientId}\t{liteTopic}`.
+
+    Missing fields are empty. Fields with several values are JSON, except `patterns`, joined by commas, and `source`.
+
+    Raises:
+        ValueError: the template is invalid; the message lists the fields.
+    """
+    parts = []
+    for literal, field, space, conversion in Formatter().parse(text):
+        if field is not None and field not in FIELDS:
+            raise ValueError(f"an update has no field {field!r}; its fields are {', '.join(FIELDS)}")
+        if conversion or not _SPACE.fullmatch(space or ""):
+            raise ValueError(f"{field!r} can have a width, such as {{{field}:<20}}, and nothing else")
+        parts.append((re.sub(r"\\[nt\\]", lambda found: _ESCAPES[found[0]], literal), field, space or ""))
+
+    def format_update(found: Mapping[str, Any]) -> str:
+        texts = ((literal, "" if field is None else _field(found, field), space) for literal, field, space in parts)
+        return "".join(literal + format(printable(text), space) for literal, text, space in texts)
+
+    return format_update
+
+
+def _field(found: Mapping[str, Any], field: str) -> str:
+    name, _, part = field.partition(".")
+    value = found.get(name)
+    if part and isinstance(value, dict):
+        value = value.get(part)
+    elif name == "source":
+        return _place(found)
+    if isinstance(value, str):
+        return value
+    if name == "patterns" and isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else orjson.dumps(value).decode()
+
+
+def _place(update: Mapping[str, Any]) -> str:
+    source = update.get("source") or {}
+    return f"{source.get('topic')}[{source.get('partition')}]@{source.get('offset')}"
+
+
 def update(found: Mapping[str, Any]) -> str:
     """Return an update as a line."""
     share = f"share:{found['share']}/{found.get('filter', '')}" if "share" in found else ""
@@ -193,6 +251,4 @@ def update(found: Mapping[str, Any]) -> str:
     part = f" ({part})" if part else ""
     entries = ", ".join(found.get("patterns") or []) or "every topic"
     who = f"{found['parentTopic']} {found['group']}/{found['clientId']}{part}"
-    source = found.get("source") or {}
-    place = f"{source.get('topic')}[{source.get('partition')}]@{source.get('offset')}"
-    return f"{found['op']:<6} {who} {found['liteTopic']}  {found.get('cause')}  {entries}  {place}"
+    return f"{found['op']:<6} {who} {found['liteTopic']}  {found.get('cause')}  {entries}  {_place(found)}"

@@ -16,10 +16,13 @@ from streaming.inspect.following import Chosen, first_offset
 from streaming.inspect.planning import PlannedRecord, read, stream_of, text_of
 from streaming.kafka.reader import Span
 from streaming.records.model import Stream
+from streaming.records.schema_models import SourceSchema, UpdateSchema
 from streaming.worker.bounds import bounds_of
 from streaming.worker.inquiry.model import EventPlace
 from streaming.worker.signature import Signer
 from tests.support.builders import request_value, topic_value
+from tests.support.simulated import TOPIC, Simulated
+from tests.support.update_records import add
 
 BOUNDS = bounds_of(load({"bootstrap_servers": "b:1", "checkpoint": "c"}))
 UPDATE: dict[str, Any] = {
@@ -110,6 +113,9 @@ def test_updates_are_chosen(chosen: Chosen, takes: bool) -> None:  # noqa: FBT00
         (("tail", "--since", "yesterday"), "--since"),
         (("tail", "--since", "1d", "-o", "-10"), "--offset"),
         (("tail", "--from-beginning", "-o", "7"), "--offset"),
+        (("tail", "--format", "{client}"), "no field 'client'; its fields are op, parentTopic, group, clientId, "),
+        (("tail", "--format", "{op", "--once"), "--format"),
+        (("tail", "--format", "{op}", "--json"), "--format and --json"),
         (("topics", "list", "--parent", "p", "--pattern", "a*"), "--pattern"),
         (("send", "topic", "t", "--parent", "p", "--property", "red"), "--property"),
         (("send", "group", "g"), "--delete"),
@@ -167,3 +173,48 @@ def test_an_update_is_one_line() -> None:
     assert wording.update(UPDATE) == "ADD    p g/c a__1  SUBSCRIBED  a__*  s[2]@7"
     shared = {**UPDATE, "share": "x", "filter": "a/#", "patterns": []}
     assert wording.update(shared) == "ADD    p g/c (share:x/a/#) a__1  SUBSCRIBED  every topic  s[2]@7"
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        ("{op:<6} {group}/{clientId} {liteTopic}", "ADD    g/c a__1"),
+        ("{liteTopic:>6}|{op:^5}|", "  a__1| ADD |"),
+        (r"{op}\t{liteTopic}\n\\n", "ADD\ta__1\n\\n"),
+        ("{source} {source.topic} {source.offset} {source.timestamp}", "s[2]@7 s 7 5"),
+        ("{version}{share}", ""),
+        ("{patterns}; {{}}", "a__*, b; {}"),
+        ("{offsetOption} {resetOffset}", '{"type":"POLICY"} true'),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_a_template_formats_an_update(template: str, line: str) -> None:
+    changes = {"patterns": ["a__*", "b"], "version": None, "offsetOption": {"type": "POLICY"}, "resetOffset": True}
+    assert wording.template(template)({**UPDATE, **changes}) == line
+
+
+def test_a_name_cannot_forge_a_field_of_a_line() -> None:
+    assert wording.template(r"{clientId}\t{liteTopic}")({**UPDATE, "clientId": "a\tb\n"}) == "a\\tb\\n\ta__1"
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "{0}", "{op.upper}", "{source.x}", "{op!r}", "{op:999999999}", "{op:{op}}", "{op:x}", "{", "}"]
+)
+def test_another_template_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"has no field|can have a width|encountered|expected"):
+        wording.template(text)
+
+
+def test_a_template_has_the_fields_of_the_schema() -> None:
+    names = [name for name in wording.FIELDS if "." not in name]
+    assert names == list(UpdateSchema.model_fields)
+    parts = [name.partition(".")[2] for name in wording.FIELDS if "." in name]
+    assert parts == list(SourceSchema.model_fields)
+
+
+def test_tail_prints_by_the_template() -> None:
+    simulated = Simulated()
+    simulated.write(add("eu__1", client="c1"), add("eu__2", client="c1", parent="q"), partition=0)
+    kafka = ("--bootstrap-servers", simulated.address, "--updates", TOPIC)
+    result = CliRunner().invoke(main, ["tail", *kafka, "--once", "--format", r"{op}\t{cause}\t{source}"])
+    assert (result.exit_code, result.stdout) == (0, "ADD\tSUBSCRIBED\tlite-topic-events[0]@7\n" * 2)
