@@ -21,6 +21,7 @@ from streaming.kafka.reader import ADVICE, Partition, TopicReader, partition_of_
 from streaming.kafka.specs import INPUT
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.kafka.writer import Writer
+from streaming.printable import counted
 
 log = logging.getLogger("reexpand")
 
@@ -119,7 +120,7 @@ class TopicEvents:
             if not warned and time.monotonic() - began > _SLOW_WRITE_SECONDS:
                 warned = True
                 why = f" ({self._writer.trouble})" if self._writer.trouble else ""
-                log.warning("%d topic events are not acknowledged by Kafka yet%s", left, why)
+                log.warning("Kafka has not acknowledged %s yet%s", counted(left, "topic event"), why)
         return values
 
     def _topics(self) -> dict[str, KafkaError | None]:

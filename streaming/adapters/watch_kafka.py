@@ -13,6 +13,7 @@ from streaming.adapters.topic_events import ANSWER_SECONDS, NoAnswer, Stopped, T
 from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicFilter, Watch, listing
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.kafka.reach import wait_for_broker
+from streaming.printable import counted
 from streaming.records.model import check_name
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("reexpand")
 
-READY = "ready: watching %d topics of %s as parent %s"
+READY = "ready: watching %s of %s as parent %s"
 """Log line after all existing topics are announced. Scripts may wait for it."""
 
 _START_SECONDS = 30.0
@@ -165,7 +166,7 @@ class _Watcher:
         except NoAnswer as error:
             raise self._unavailable(error) from None
         cluster = self._cluster
-        log.info(READY, len(self._watch.announced), cluster.bootstrap_servers, cluster.parent)
+        log.info(READY, counted(len(self._watch.announced), "topic"), cluster.bootstrap_servers, cluster.parent)
         pause = options.interval
         while not (options.once and not self._watch.doubtful):
             if stop.wait(pause):

@@ -20,6 +20,7 @@ from streaming.cli.root import (
     topic_events_option,
     verbose_option,
 )
+from streaming.printable import counted
 
 if TYPE_CHECKING:
     from streaming.adapters.cloudevents import BridgeOptions
@@ -142,7 +143,7 @@ def accept(**given: Any) -> None:
     job, options = _bridge(given)
     from streaming.adapters import cloudevents as bridge
 
-    click.echo(f"{bridge.accept(job, options):,} inputs", err=True)
+    click.echo(counted(bridge.accept(job, options), "input"), err=True)
 
 
 @cloudevents.command()
@@ -160,7 +161,7 @@ def emit(**given: Any) -> None:
     job, options = _bridge(given)
     from streaming.adapters import cloudevents as bridge
 
-    click.echo(f"{bridge.emit(job, options):,} events", err=True)
+    click.echo(counted(bridge.emit(job, options), "event"), err=True)
 
 
 def _bridge(given: dict[str, Any]) -> "tuple[Settings, BridgeOptions]":

@@ -16,6 +16,7 @@ from streaming.cli.output import progress_line, result
 from streaming.cli.root import checkpoint_option, connection_options, json_option, main
 from streaming.cli.run import JobCommand, config_option, load, provide_java
 from streaming.errors import NotVerified, ReexpandError
+from streaming.printable import counted
 
 if TYPE_CHECKING:
     from streaming.operations.backup import Manifest
@@ -126,8 +127,8 @@ def rebuild(
     command = _job_command(config_file, given)
     result(
         {**asdict(note), "checkpoint": settings.checkpoint, "run": command},
-        f"{settings.checkpoint} is complete: {note.rows:,} rows; {note.added:,} ADD and {note.removed:,} REMOVE "
-        f"were written to {note.updates} in {note.seconds:g} s",
+        f"{settings.checkpoint} is complete: {counted(note.rows, 'row')}; {note.added:,} ADD and "
+        f"{note.removed:,} REMOVE were written to {note.updates} in {note.seconds:g} s",
         f"next: {command}",
         as_json=as_json,
     )
@@ -240,7 +241,7 @@ def _copied(manifest: "Manifest", begun: float) -> tuple[dict[str, object], str]
         "microBatch": manifest.micro_batch, "files": count, "bytes": manifest.size, "time": manifest.time,
         "release": manifest.release, "seconds": seconds,
     }  # fmt: skip
-    return facts, f"{count:,} files, {manifest.size:,} bytes, in {seconds} s; copied at {manifest.time}"
+    return facts, f"{counted(count, 'file')}, {manifest.size:,} bytes, in {seconds} s; copied at {manifest.time}"
 
 
 @main.command()
@@ -295,4 +296,8 @@ def compact_inputs(*, checkpoint: str | None, backup: Path, yes: bool, as_json: 
     for topic, number, size, records in rows:
         table.add_row(topic, str(number), f"{size:,}", f"{records:,}")
     Console(highlight=False).print(table)
-    click.echo(f"{total:,} records were removed" if yes else f"nothing was removed; --yes removes {total:,} records")
+    click.echo(
+        f"{counted(total, 'record was', 'records were')} removed"
+        if yes
+        else f"nothing was removed; --yes removes {counted(total, 'record')}"
+    )

@@ -55,8 +55,8 @@ def context_option(command: F) -> F:
 
 def name() -> str | None:
     """Return the name of the running verb's context, or None."""
-    found: str | None = click.get_current_context().meta.get(_KEY)
-    return found
+    running = click.get_current_context(silent=True)
+    return None if running is None else running.meta.get(_KEY)
 
 
 def chosen() -> Context | None:

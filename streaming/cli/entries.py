@@ -13,7 +13,7 @@ from streaming.cli import output, root
 from streaming.cli.root import checkpoint_option, combined, connection_options, json_option, main
 from streaming.errors import LetterUnknown
 from streaming.kafka.facts import EntryPlace
-from streaming.printable import printable
+from streaming.printable import counted, printable
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -105,7 +105,7 @@ def list_letters(*, dead_letters: str | None, reasons: tuple[str, ...], topics: 
             shown = message if len(message) <= _MESSAGE_CHARACTERS else f"{message[:_MESSAGE_CHARACTERS]}..."
             output.line(f"{letter.id}  {letter.reason}  {shown}")
     if not as_json:
-        output.line(f"{len(found):,} dead letters{': ' if total else ''}{total}", err=True)
+        output.line(f"{counted(len(found), 'dead letter')}{': ' if total else ''}{total}", err=True)
 
 
 @dlq.command()
@@ -128,7 +128,7 @@ def show(*, letter_id: str, dead_letters: str | None, as_json: bool) -> None:
     output.line(f"id       {letter.id}")
     output.line(f"reason   {letter.reason}")
     output.line(f"message  {value.get('message')}")
-    click.echo(f"entry    {value.get('originalBytes'):,} bytes{cut}")
+    click.echo(f"entry    {counted(value.get('originalBytes'), 'byte')}{cut}")
     output.line(value.get("original") or "")
 
 
@@ -179,7 +179,7 @@ def replay(
         record = {"id": str(letter.id), "written": not (dry_run or problem), "problem": problem}
         output.result(record, printable(f"{letter.id}  {letter.reason}  {problem or done}"), as_json=as_json)
     if not as_json:
-        click.echo(f"{len(ready):,} entries {done}, {len(lost):,} cannot be", err=True)
+        click.echo(f"{counted(len(ready), 'entry', 'entries')} {done}, {len(lost):,} cannot be", err=True)
     if lost:
         ctx.exit(1)
 

@@ -138,7 +138,9 @@ def _refresh(screens: Iterator[str]) -> None:
 def top(
     *, http: str, timeout: float, interval: float, count: int | None, once: bool, token_file: Path | None, as_json: bool
 ) -> None:
-    """Show rates, lag, slowest shards and busiest clients of a job, until Ctrl-C.
+    """Refresh a screen with rates, lag, shards and clients.
+
+    It shows the slowest shards, and the clients with most updates, until Ctrl-C.
 
     Reads /healthz and /metrics, as `reexpand status`, and the overview of the job's console, which then starts to read
     the updates topic. On an address that other machines can reach, the console needs its token, from --token-file or

@@ -30,7 +30,7 @@ from streaming.kafka.clients import concerns_group, create, reason
 from streaming.kafka.options import is_secret
 from streaming.kafka.permissions import Grant, readable
 from streaming.kafka.writer import Writer
-from streaming.printable import PrintableFormatter
+from streaming.printable import PrintableFormatter, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,7 +237,7 @@ def main(
             subscriptions.wait_ready(_READY_SECONDS)
             _on_signals(stop.set)
             consumer.subscribe(list(parents))
-            log.info("ready: %d rows", len(subscriptions.relation))
+            log.info("ready: %s", counted(len(subscriptions.relation), "row"))
             dispatcher = Dispatcher(subscriptions.subscribers, rotation, inbox)
             run(consumer, subscriptions, dispatcher, inbox, group_id=group_id, stop=stop)
     except (ClientError, NotWritten, TopicUnreadable) as error:

@@ -172,7 +172,7 @@ def group(found: GroupFacts | BindingFacts) -> str:
 
 def dry_run(found: DryRun) -> str:
     """Format a dry run: the numbers, then some of the updates."""
-    lines = [f"would add {found.adds:,} and remove {found.removes:,} rows"]
+    lines = [f"would add {found.adds:,} and remove {counted(found.removes, 'row')}"]
     for parent in found.parents:
         least = "" if parent.complete else ", and more that were not counted"
         lines.append(f"{_INDENT}{parent.parent}: {parent.adds:,} added, {parent.removes:,} removed{least}")

@@ -20,6 +20,7 @@ from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, unti
 from streaming.adapters.watch import TopicChange, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.kafka.reach import wait_for_broker
+from streaming.printable import counted
 from streaming.records.model import check_name
 from streaming.rocketmq.brokers import Damaged, Message, Parent, Queue
 from streaming.rocketmq.lite_topics import PROBES_A_LOOK, Deaths, Life, LiteTopics, living, now_ms
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("reexpand")
 
-READY = "ready: watching %d lite topics of %s at %s"
+READY = "ready: watching %s of %s at %s"
 """Log line after all existing lite topics are announced. Scripts may wait for it."""
 
 _START_SECONDS = 30.0
@@ -155,7 +156,7 @@ class _LiteWatcher:
         changes = iter(await self._survey(await self._history()))
         while some := list(islice(changes, _EVENTS_A_WRITE)):
             await self._write(some)
-        log.info(READY, len(self._topics), self._options.parent, self._options.name_server)
+        log.info(READY, counted(len(self._topics), "lite topic"), self._options.parent, self._options.name_server)
         gc.freeze()  # most of these objects stay, and traversing them in each collection would delay births
 
     async def _history(self) -> Mapping[str, str | None]:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config import Settings
 from streaming.errors import JobFailed, KafkaUnavailable, NotWritten
 from streaming.kafka.facts import NotedTopic, Offsets
+from streaming.printable import counted
 from streaming.records.writing import KafkaRecord
 from streaming.spark import checkpoint, positions
 from streaming.spark.checkpoint import CheckpointFiles, QueryProgress
@@ -86,7 +87,7 @@ def remind(spark: SparkSession, settings: Settings) -> None:
     with Producer(spark, settings) as producer:
         count = producer.send_all(settings.clock, _reminders(spark, settings, files))
     files.write(NOTE, orjson.dumps({_REMIND: False}))
-    log.info("wrote %d alarms to %s once more, for the shards that wait for them", count, settings.clock)
+    log.info("wrote %s to %s again, for the shards that wait for them", counted(count, "alarm"), settings.clock)
 
 
 def _reminders(spark: SparkSession, settings: Settings, files: CheckpointFiles) -> Iterator[KafkaRecord]:

@@ -60,7 +60,7 @@ _LITERAL = (
     "If patterns are meant: `reexpand send group --wildcard --parent=%s -- %s`"
 )
 _NOT_APPLIED = (
-    "%d entries are not applied and have become dead letters; the first one is in %s, partition %d, offset %d, at "
+    "%s not applied, with a dead letter each; the first is in %s, partition %d, offset %d, at "
     "position %d of its record: %s"
 )
 _MAX_WARNED = 1_000
@@ -326,7 +326,9 @@ class Report:
         if failures:
             topic, partition, offset, position, message = failures[0]
             number = total[f"{OutputKind.DEAD_LETTER}:{Reason.NOT_APPLICABLE}"]
-            log.warning(_NOT_APPLIED, number, topic, partition, offset, position, message)
+            log.warning(
+                _NOT_APPLIED, counted(number, "entry is", "entries are"), topic, partition, offset, position, message
+            )
         for parent, group, entry in suspects:
             if (parent, group) not in self._warned and len(self._warned) < _MAX_WARNED:
                 self._warned.add((parent, group))

@@ -16,6 +16,7 @@ from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.kafka.permissions import Grant, checkpoint_of, grants, missing, writable
 from streaming.kafka.specs import INPUT, answers_spec, flaws, specs
+from streaming.printable import counted
 from streaming.records.parsing import parse_group_event
 from streaming.records.writing import KafkaRecord
 from streaming.spark import checkpoint
@@ -191,7 +192,9 @@ def end_abandoned(spark: SparkSession, settings: Settings, admin: KafkaAdmin) ->
         with Lease(spark, settings, checkpoint_id) as lease:
             if lease.is_abandoned():
                 admin.end_transactions(producers)
-                log.info("ended %d transactions that a driver of another checkpoint has left open", len(producers))
+                log.info(
+                    "ended %s that a driver of another checkpoint has left open", counted(len(producers), "transaction")
+                )
 
 
 def read_groups(path: Path | None) -> dict[str, bytes]:
@@ -234,4 +237,4 @@ def publish_groups(spark: SparkSession, settings: Settings, events: Mapping[str,
         return
     with Producer(spark, settings) as producer:
         producer.send_all(settings.group_events, (KafkaRecord(group.encode(), each) for group, each in events.items()))
-    log.info("wrote the attributes of %d groups", len(events))
+    log.info("wrote the attributes of %s", counted(len(events), "group"))

@@ -194,3 +194,39 @@ def test_the_commands_of_the_comparison_exist() -> None:
 def test_a_command_that_does_not_exist_is_found() -> None:
     lines = ("reexpand tail --top", "reexpand nothing", "reexpand topics lost", "make nothing")
     assert [_exists(line.split()) for line in lines] == [False] * len(lines)
+
+
+_PLURAL = re.compile(
+    r"(?:\{(?!_?[A-Z]{2})[^{}\n]*(?::,|count\([^{}\n]*\))\}|%d) (?:more |new )?(?:[a-z-]+ )?[a-z-]+s\b(?<! is)(?<!ms)"
+)
+"""A number of the moment, and a noun in the plural, which is wrong for one."""
+
+_NEVER_ONE = {
+    "streaming/cli/checkpoint.py: {manifest.size:,} bytes",
+    "streaming/console/static/playground.js: {count(MOST)} topics",
+    "streaming/console/static/playground.js: {count(all)} topics",
+    "streaming/console/static/playground.js: {count(found.candidates)} with its",
+    "streaming/inspect/planning.py: {len(text):,} bytes",
+    "streaming/inspect/wording.py: {pair.quota.share:,} on this",
+    "streaming/kafka/names.py: {shortest:,} characters",
+    "streaming/operations/advise/report.py: {parent.topics:,} topics",
+    "streaming/operations/advise/report.py: {rule.TOPICS_PER_SHARD:,} topics",
+    "streaming/operations/advise/rule.py: {placement.fullest:,} topics",
+    "streaming/operations/checkpoint_files.py: {each['sizeBytes']:,} bytes",
+    "streaming/records/parsing.py: {size:,} characters",
+    "streaming/spark/monitoring.py: %d of its",
+    "streaming/worker/bounds.py: {len(event.entries):,} entries",
+    "streaming/worker/bounds.py: {len(requests):,} requests",
+    "streaming/worker/bounds.py: {self.name_bytes:,} bytes",
+    "streaming/worker/bounds.py: {size:,} bytes",
+    "streaming/worker/inquiry/answering.py: {len(value):,} bytes",
+    "streaming/worker/rows.py: {int(size):,} bytes",
+}
+"""Numbers that are larger than one, such as sizes beyond a bound, or that count no noun."""
+
+
+def test_a_number_and_its_noun_agree() -> None:
+    """In texts of the code. `counted` and `plural` write the noun of a number that may be one."""
+    sources = [file for kind in ("py", "js") for file in (ROOT / "streaming").rglob(f"*.{kind}")]
+    found = {f"{file.relative_to(ROOT)}: {text}" for file in sources for text in _PLURAL.findall(_text(file))}
+    assert found == _NEVER_ONE

@@ -33,13 +33,13 @@ export async function letters({ root, parameters, state, signal, complain, every
         (value) => { reason = value; start = 0; drawn = ""; load().catch(complain); })));
     }
     figures.textContent = found.error ? `Dead letters cannot be read: ${found.error}`
-      : `${plural(all, "dead letter")}${found.cut ? `; ${count(found.cut)} older ones are not shown` : ""}.`;
+      : `${plural(all, "dead letter")}${found.cut ? `; ${plural(found.cut, "older one is", "older ones are")} not shown` : ""}.`;
     const open = new Set([...list.querySelectorAll("details[open]")].map((each) => each.dataset.id));
     list.replaceChildren(...found.letters.map((letter) => h("li", {},
       h("details", { "data-id": letter.id, open: open.has(letter.id) },
         h("summary", {}, h("span", { class: "reason-tag" }, letter.reason), h("span", { class: "message" }, shown(letter.message)), when(letter.time)),
         h("dl", {}, h("dt", {}, "Id"), h("dd", {}, name(letter.id)),
-          h("dt", {}, "Entry"), h("dd", {}, `${count(letter.bytes || 0)} bytes${letter.encoding === "base64" ? ", as base64" : ""}${letter.truncated ? ", the beginning" : ""}`,
+          h("dt", {}, "Entry"), h("dd", {}, `${plural(letter.bytes || 0, "byte")}${letter.encoding === "base64" ? ", as base64" : ""}${letter.truncated ? ", the beginning" : ""}`,
             h("pre", {}, shown(letter.original))),
           h("dt", {}, "Replay"), h("dd", {}, letter.fix
             ? [`First ${letter.fix}. Then run `, h("code", {}, `reexpand dlq replay '${letter.id}'`)]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from streaming.operations.advise import rule
 from streaming.operations.advise.rule import Advice, Placement, Sizes
-from streaming.printable import printable, quoted
+from streaming.printable import counted, printable, quoted
 
 _SHOWN: Final = 20
 """Number of parents, options and notes in the text; JSON has all."""
@@ -47,7 +47,7 @@ def show(advice: Advice, warnings: list[str], console: Console | None = None) ->
     lines.append(f"\n{_FIXED}")
     lines += [f"\nNote: {warning}." for warning in warnings[:_SHOWN]]
     if len(warnings) > _SHOWN:
-        lines.append(f"\nand {len(warnings) - _SHOWN:,} more notes (--json has all)")
+        lines.append(f"\nand {counted(len(warnings) - _SHOWN, 'more note')} (--json has all)")
     lines.append(f"\nreexpand topics --partitions {advice.cores} ...")
     lines.append(f"reexpand run {' '.join(map(quoted, flags(advice)))} ...")
     for line in lines:

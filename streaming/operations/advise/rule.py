@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.operations.advise.inventory import Holding
+from streaming.printable import counted
 from streaming.records.routing import Routing
 from streaming.state import ShardDelta, ShardState, append
 from streaming.state.client import Client
@@ -301,8 +302,8 @@ def _warnings(parent: ParentAdvice) -> list[str]:
             )
     if placement.shards > 1 and placement.everywhere:
         found.append(
-            f"{name}: {placement.everywhere:,} of {placement.entries:,} patterns have a wildcard in the segments that "
-            f"decide the shard, so each of the {placement.shards} shards keeps them"
+            f"{name}: wildcards in the segments that decide the shard are in {placement.everywhere:,} of "
+            f"{counted(placement.entries, 'pattern')}, so each of the {placement.shards} shards keeps them"
         )
     if placement.shards > 1 and parent.least_quota is not None:
         found.append(

@@ -34,6 +34,7 @@ from streaming.operations.verify.values import (
     stated,
     unexplained,
 )
+from streaming.printable import counted
 from streaming.records.model import Stream
 from streaming.records.op import Op
 from streaming.state import ShardState
@@ -175,7 +176,7 @@ def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool, doubte
         if missing is not None:
             notes.append(f"the beginning of {missing} is gone, so only state and updates are compared")
         if foreign:
-            notes.append(f"{foreign:,} records of the updates topic are not updates, and are ignored")
+            notes.append(f"{counted(foreign, 'record')} of the updates topic cannot be parsed as updates: ignored")
         refused = None
         if inputs and missing is None:
             clients = {ClientName(*name_of(row.key)[:3]) for row in ledger.doubts() if not is_decided(row)}

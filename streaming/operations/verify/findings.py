@@ -193,7 +193,7 @@ def _lines(findings: Findings) -> Iterator[str]:
     counts = (f"{'not read' if count is None else f'{count:,}'} by {source}" for source, count in findings.rows.items())
     yield f"rows after micro-batch {findings.micro_batch}: {', '.join(counts)}"
     if findings.in_flight:
-        yield f"{findings.in_flight:,} rows are changing, and were not compared"
+        yield f"{counted(findings.in_flight, 'row was', 'rows were')} changing, and not compared"
     yield from (f"note: {note}" for note in findings.notes)
     for damaged in findings.damaged[:_SHOWN]:
         place = "the state as a whole" if damaged.shard < 0 else f"shard {damaged.shard} of {damaged.parent}"
@@ -226,5 +226,5 @@ def _verdict(findings: Findings) -> str:
     wrong = sum(count for fault, count in findings.by_fault().items() if fault not in UNDECIDED)
     parts = [counted(wrong, "difference")] if wrong else []
     if findings.damaged:
-        parts.append("a damaged state" if len(findings.damaged) == 1 else f"{len(findings.damaged):,} damaged states")
+        parts.append(counted(len(findings.damaged), "damaged state"))
     return f"{repaired}the relation is wrong: {', '.join(parts)}"

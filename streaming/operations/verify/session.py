@@ -26,6 +26,7 @@ from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.verify.comparison import JobView, Look, Progress, ShardPair, States, look, operation
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings
 from streaming.operations.verify.replay import Rules
+from streaming.printable import counted
 from streaming.records.model import Source
 from streaming.records.op import Cause, Op
 from streaming.records.subscribers import SubscriberKey
@@ -124,7 +125,7 @@ def _repaired(job: JobView, found: Look, corrector: "Corrector", again: Callable
     for attempt in range(_ROUNDS):
         corrected = corrector.correct(latest)
         written |= corrected
-        log.info("round %d: %d rows corrected in %s", attempt + 1, len(corrected), job.updates)
+        log.info("round %d: %s corrected in %s", attempt + 1, counted(len(corrected), "row"), job.updates)
         latest = _merged(found, again(), written)
         if not latest.findings.repairable:
             break

@@ -7,6 +7,7 @@ updates. If there is no row, the rules are checked one by one until one gives th
 from itertools import islice
 from typing import NamedTuple
 
+from streaming.printable import counted
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, Shard, ShardState
 from streaming.state.client import NOTHING, Interest, Mode
@@ -96,9 +97,8 @@ class _Pair:
         """Return the finding about a client with rows by all rules but the quota."""
         if quota is not None and is_beyond(self._state, self._key, quota.share, self._topic, Effort()):
             where = f" on shard {self._shard.number} of {self._shard.count}" if self._shard.count > 1 else ""
-            reason = (
-                f"the client may hold {quota.share:,} topics{where}, and holds as many that are older than this one"
-            )
+            share = counted(quota.share, "topic")
+            reason = f"the client may hold {share}{where}, and holds as many that are older than this one"
             return _Finding(PairVerdict.QUOTA, reason, self._group_place())
         texts = sorted({text for row in self._rows.values() for text in row})
         if not texts:
@@ -106,7 +106,8 @@ class _Pair:
                 PairVerdict.RECEIVED, "the client asks for every topic of the parent", self._newest(self._asks)
             )
         shown = ", ".join(map(short, texts[:NEAREST]))
-        more = f" and {len(texts) - NEAREST} more entries" if len(texts) > NEAREST else ""
+        left = len(texts) - NEAREST
+        more = f" and {counted(left, 'more entry', 'more entries')}" if left > 0 else ""
         verb = "match" if len(texts) > 1 else "matches"
         return _Finding(PairVerdict.RECEIVED, f"{shown}{more} {verb} it", self._newest(self._asks))
 

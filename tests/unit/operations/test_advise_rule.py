@@ -212,7 +212,7 @@ def test_it_warns_where_shards_do_not_help(monkeypatch: pytest.MonkeyPatch) -> N
     advice = advise({"p": wide}, 2)
     assert one(advice).placement.shards == 2
     assert advice.warnings[0] == (
-        "p: 1 of 3 patterns have a wildcard in the segments that decide the shard, so each of the 2 shards keeps them"
+        "p: wildcards in the segments that decide the shard are in 1 of 3 patterns, so each of the 2 shards keeps them"
     )
     assert not [text for text in advise({"p": holding(numbered(150), replace("a"))}, 2).warnings if "wildcard" in text]
     monkeypatch.setattr(rule, "DEPTHS", (1,))

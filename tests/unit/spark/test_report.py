@@ -40,7 +40,7 @@ FAILURES = {f'failure:["t",0,{offset},2,"TypeError at x.py:{offset}"]': 1 for of
 
 
 NOT_APPLIED = (
-    "9 entries are not applied and have become dead letters; the first one is in t, partition 0, offset 5, at position "
+    "9 entries are not applied, with a dead letter each; the first is in t, partition 0, offset 5, at position "
     "2 of its record: TypeError at x.py:5"
 )
 
