@@ -166,7 +166,7 @@ class _Watcher:
         except NoAnswer as error:
             raise self._unavailable(error) from None
         cluster = self._cluster
-        log.info(READY, counted(len(self._watch.announced), "topic"), cluster.bootstrap_servers, cluster.parent)
+        log.info(READY, counted(len(self._watch.announced), "Kafka topic"), cluster.bootstrap_servers, cluster.parent)
         pause = options.interval
         while not (options.once and not self._watch.doubtful):
             if stop.wait(pause):

@@ -35,12 +35,17 @@ _watch_options = combined(
 
 @main.command()
 @connection_options
-@click.option("--parent", default="kafka", show_default=True, help="Parent topic of the announced topics.")
+@click.option("--parent", default="kafka", show_default=True, help="Parent topic of the announced Kafka topics.")
 @topic_events_option
 @click.option(
-    "--include", multiple=True, metavar="PATTERN", help="Only topics that one of these patterns matches; repeatable."
+    "--include",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only Kafka topics that one of these patterns matches; repeatable.",
 )
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="No topic that one of these matches; repeatable.")
+@click.option(
+    "--exclude", multiple=True, metavar="PATTERN", help="No Kafka topic that one of these matches; repeatable."
+)
 @dialect_option("Dialect of --include and --exclude.", "nats")
 @click.option("--interval", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between polls.")
 @_watch_options
@@ -131,7 +136,7 @@ def cloudevents() -> None:
 @cloudevents.command()
 @_bridge_options
 def accept(**given: Any) -> None:
-    """Write the CloudEvents of TOPIC to the job's inputs.
+    """Write the CloudEvents of the Kafka topic TOPIC to the job's inputs.
 
     The type of an event is reexpand.topic-event, reexpand.subscription-event or reexpand.group-event, and its data the
     record. Other events and other records are skipped and logged.
@@ -150,7 +155,7 @@ def accept(**given: Any) -> None:
 @click.option("--structured", is_flag=True, help="Put the whole event into the value, instead of headers.")
 @_bridge_options
 def emit(**given: Any) -> None:
-    """Write updates and dead letters to TOPIC.
+    """Write updates and dead letters to the Kafka topic TOPIC.
 
     They become CloudEvents. By default an event has its attributes in headers (ce_...), and the record as its value.
 

@@ -128,7 +128,7 @@ def stream(kind: str | None, record: dict[str, Any]) -> "Stream":
 def explain(
     ctx: click.Context, *, client: str, topic: str, parent: str | None, group: str | None, as_json: bool
 ) -> None:
-    """Explain why a client does or does not receive a topic.
+    """Explain why a client does or does not receive a lite topic.
 
     The running job answers from its live state: the deciding entry and segment, selector, quota, holder of an exclusive
     topic, binding of the group, lease, and the causing event. It also reports likely mistakes with a remedy.
@@ -193,7 +193,7 @@ def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool
 @click.option("--parent", help="Only updates of this parent topic.")
 @click.option("--group", help="Only updates of this group.")
 @click.option("--client", help="Only updates of this client.")
-@click.option("--topic", metavar="PATTERN", help="Only updates of matching topics; a pattern or a name.")
+@click.option("--topic", metavar="PATTERN", help="Only updates of matching lite topics; a pattern or a name.")
 @root.dialect_option("Dialect of --topic.")
 @click.option("--op", type=click.Choice(["ADD", "REMOVE"]), help="Only additions, or only removals.")
 @click.option("--from-beginning", is_flag=True, help="Start with the first existing update.")

@@ -128,7 +128,7 @@ def show(*, letter_id: str, dead_letters: str | None, as_json: bool) -> None:
     output.line(f"id       {letter.id}")
     output.line(f"reason   {letter.reason}")
     output.line(f"message  {value.get('message')}")
-    click.echo(f"entry    {counted(value.get('originalBytes'), 'byte')}{cut}")
+    click.echo(f"entry    {counted(value.get('originalBytes') or 0, 'byte')}{cut}")
     output.line(value.get("original") or "")
 
 

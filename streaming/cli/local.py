@@ -30,7 +30,7 @@ from streaming.errors import BrokerFailed, TopicsUnusable
 @json_option("Print addresses, data folder and checkpoint as one JSON object.")
 @verbose_option
 def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple[str, ...], as_json: bool) -> None:
-    """Run a single-node Kafka broker with the job's topics.
+    """Run a single-node broker with the job's Kafka topics.
 
     Kafka listens on a free port of this machine, and keeps its address across restarts. With --rocketmq it also runs a
     RocketMQ. Ctrl-C or SIGTERM stops both, with exit code 0.
@@ -88,9 +88,9 @@ def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple
 @connection_options
 @click.option(
     "--partitions", type=click.IntRange(1), default=1, show_default=True,
-    help="Number of partitions of each new topic.",
+    help="Number of partitions of each new Kafka topic.",
 )  # fmt: skip
-@click.option("--fix", is_flag=True, help="Fix unsuitable settings of existing topics.")
+@click.option("--fix", is_flag=True, help="Fix unsuitable settings of existing Kafka topics.")
 @json_option("Print one JSON object.")
 @click.pass_context
 def topics(ctx: click.Context, *, partitions: int, fix: bool, as_json: bool) -> None:

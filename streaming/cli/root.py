@@ -199,7 +199,7 @@ def dialect_option(text: str, default: str | None = "lite") -> Callable[[F], F]:
     )
 
 
-updates_option = click.option("--updates", help="Updates topic of the job. [default: lite-subscription-updates]")
+updates_option = click.option("--updates", help="Kafka topic of the updates. [default: lite-subscription-updates]")
 topic_events_option = click.option("--topic-events", help="Kafka topic of the events. [default: lite-topic-events]")
 parents_option = click.option(
     "--parent", "parents", multiple=True, help="Only the rows of this parent topic; repeatable."

@@ -145,7 +145,7 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
     help="File with the token that a browser must send; required if other machines can reach the address.",
 )  # fmt: skip
 @root.updates_option
-@click.option("--dead-letters", help="Topic of the dead letters. [default: lite-dead-letters]")
+@click.option("--dead-letters", help="Kafka topic of the dead letters. [default: lite-dead-letters]")
 @root.parents_option
 @click.option(
     "--max-rows", type=click.IntRange(1), default=1_000_000, show_default=True,
@@ -162,7 +162,7 @@ def console(
     in_browser: bool,
     **topics: str | None,
 ) -> None:
-    """Serve a web page with topics, clients and live updates.
+    """Serve a web page with lite topics, clients and live updates.
 
     The page shows the tree of topics with their receivers, the clients, live updates, dead letters, and a playground
     for patterns of all dialects. The console reads the updates topic and the dead letters, and needs no running job.

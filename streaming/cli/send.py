@@ -143,8 +143,8 @@ def send_subscription(
 @click.argument("group")
 @click.option("--parent", help="Parent topic of the group.")
 @click.option("--wildcard", is_flag=True, help="The entries of its clients are patterns.")
-@click.option("--exclusive", is_flag=True, help="Each topic is received by only one of its clients.")
-@click.option("--quota", type=int, help="Maximum number of topics per client; -1 for no limit.")
+@click.option("--exclusive", is_flag=True, help="Each lite topic is received by only one of its clients.")
+@click.option("--quota", type=int, help="Maximum number of lite topics per client; -1 for no limit.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute; repeatable.")
 @click.option("--delete", is_flag=True, help="Delete its attributes.")
 @_sending_options

@@ -104,7 +104,7 @@ def test_answers_that_do_not_come_are_survived_and_said_once_each_time(caplog: p
         assert said(fake) == ["CREATED a", "CREATED b", "DELETED b"]
     again = ["broker:9092 does not answer: it is away", "broker:9092 answers again"]
     assert caplog.messages[1:-1] == again * 2
-    assert caplog.messages[0] == "ready: watching 2 topics of broker:9092 as parent kafka"
+    assert caplog.messages[0] == "ready: watching 2 Kafka topics of broker:9092 as parent kafka"
 
 
 @pytest.mark.parametrize(
