@@ -23,12 +23,14 @@ from starlette.types import Receive, Scope, Send
 
 import matcher
 from matcher.dialects import POLICIES
-from streaming.client.rows import Row, Subscriber
+from streaming.client.rows import Subscriber
 from streaming.console import asking, live
 from streaming.console.access import COOKIE, SESSION_SECONDS, Guard, Sessions, form_token
 from streaming.console.asking import JsonAnswer
-from streaming.console.budget import PATTERNS, fitting, shortened
+from streaming.console.budget import fitting
 from streaming.console.explaining import Explain, explain_by_updates
+from streaming.console.job_lists import JobLists, by_job, group_list
+from streaming.console.listing import ROW_COLUMNS, ListRequest, Search, row_list
 from streaming.console.live import LiveRelation
 from streaming.console.overview import slowest_of
 
@@ -65,6 +67,7 @@ class ConsoleSources(NamedTuple):
         timings: returns the job's last micro-batches, oldest first; None for a standalone console.
         about: labels in the header of the page, such as the broker's address, by name.
         job: returns the state of the job; None if it is not observed.
+        lists: lists from the job; None if it is not asked.
     """
 
     relation: LiveRelation
@@ -73,6 +76,7 @@ class ConsoleSources(NamedTuple):
     timings: Callable[[], Sequence[Mapping[str, Any]]] | None = None
     about: Mapping[str, str] = {}
     job: Callable[[], Mapping[str, Any]] | None = None
+    lists: JobLists | None = None
 
     def job_state(self) -> dict[str, Any]:
         """Return the facts about the job for the header of the page: none if it is not observed."""
@@ -158,8 +162,9 @@ class _Page:
             self._received, self._letters, self._timings,
         )  # fmt: skip
         found = {question.__name__.removeprefix("_"): _in_turn(question, self._threads) for question in questions}
-        # These wait for the job, which takes seconds.
-        return {**found, "explain": _in_turn(self._explain, anyio.CapacityLimiter(THREADS))}
+        slow = anyio.CapacityLimiter(THREADS)  # these wait for the job, which takes seconds
+        asked = (self._explain, self._groups, self._unreceived, self._placed)
+        return {**found, **{each.__name__.removeprefix("_"): _in_turn(each, slow) for each in asked}}
 
     def _state(self) -> Answer:
         sources = self._sources
@@ -193,14 +198,14 @@ class _Page:
             "busiest": fitting(busiest, lambda each: sum(len(str(value)) for value in each.values())),
         }
 
-    def _parents(self, start: int, size: int, contains: str = "") -> Answer:
-        found, total, complete = self._live.parents_like(contains, start, size)
+    def _parents(self, all_parents: ListRequest) -> Answer:
+        found = self._live.parents(all_parents)
         shown = []
-        for parent, count in fitting(found, lambda each: len(each[0])):
+        for parent, count in fitting(found.items, lambda each: len(each[0])):
             with self._live.names(parent) as names:
                 separator = asking.likely_separator(live.sample(names.topics, _SAMPLE))
             shown.append({"parent": parent, "topics": count, "separator": separator})
-        return {"parents": shown, "total": total, "complete": complete}
+        return {"parents": shown, **found.facts}
 
     def _level(self, parent: str, separator: str, size: int, prefix: str = "", after: str = "") -> Answer:
         with self._live.names(parent) as names:
@@ -211,39 +216,45 @@ class _Page:
         ]
         return {"branches": branches, "more": more}
 
-    def _topics(self, parent: str, size: int, prefix: str = "", after: str = "") -> Answer:
-        with self._live.names(parent) as names:
-            found, total = live.page(names.topics, prefix, after, size), live.count(names.topics, prefix)
-        shown = fitting(found, len)
-        more = shown[-1] if len(shown) < len(found) or len(found) == size else ""
+    def _topics(self, parent: str, of_topics: ListRequest) -> Answer:
+        found = self._live.topics(parent, of_topics)
         count = self._live.rows.count_of_topic
-        return {"topics": [{"topic": name, "receivers": count(parent, name)} for name in shown],
-                "total": total, "more": more}  # fmt: skip
+        shown = [{"topic": name, "receivers": count(parent, name)} for name in fitting(found.items, len)]
+        return {"topics": shown, **found.facts}
 
-    def _receivers(self, parent: str, topic: str, start: int, size: int) -> Answer:
-        rows = self._live.rows
-        return {"rows": _rows(rows.page_of_topic(parent, topic, start, size)),
-                "total": rows.count_of_topic(parent, topic)}  # fmt: skip
-
-    def _subscribers(self, parent: str, start: int, size: int, contains: str = "") -> Answer:
-        found, total, complete = self._live.subscribers(parent, start, size, contains)
+    def _subscribers(self, parent: str, of_subscribers: ListRequest) -> Answer:
+        found = self._live.subscribers(parent, of_subscribers)
         count = self._live.rows.count_of_subscriber
         shown = [
             {"group": each.group, "client": each.client_id, "part": each.part, "topics": count(each)}
-            for each in fitting(found, lambda each: sum(len(text or "") for text in each[1:]))
+            for each in fitting(found.items, lambda each: sum(len(text or "") for text in each[1:]))
         ]
-        return {"subscribers": shown, "total": total, "complete": complete}
+        return {"subscribers": shown, **found.facts}
 
-    def _received(self, subscriber: Subscriber, start: int, size: int) -> Answer:
+    def _receivers(self, parent: str, topic: str, of_rows: ListRequest) -> Answer:
         rows = self._live.rows
-        return {"rows": _rows(rows.page_of_subscriber(subscriber, start, size)),
-                "total": rows.count_of_subscriber(subscriber)}  # fmt: skip
+        found, total = rows.page_of_topic(parent, topic, *of_rows.span), rows.count_of_topic(parent, topic)
+        return row_list(of_rows.page(found, total, lambda row: row.subscriber[1:3], ROW_COLUMNS))
+
+    def _received(self, subscriber: Subscriber, of_rows: ListRequest) -> Answer:
+        rows = self._live.rows
+        found, total = rows.page_of_subscriber(subscriber, *of_rows.span), rows.count_of_subscriber(subscriber)
+        return row_list(of_rows.page(found, total, lambda row: (row.lite_topic,), ROW_COLUMNS))
 
     def _explain(self, explained: Subscriber, topic: str, source: str = "job") -> Answer:
         if source == "updates":  # immediately, while another request asks the job
             found = explain_by_updates(self._live, explained, topic)
             return {**found, "basis": f"{found['basis']} The job is being asked."}
         return self._sources.explain(explained, topic)
+
+    def _groups(self, parent: str, of_groups: ListRequest, source: str = "job") -> Answer:
+        return group_list(self._live, None if source == "updates" else self._sources.lists, parent, of_groups)
+
+    def _unreceived(self, parent: str, place: tuple[int, int], search: Search) -> Answer:
+        return by_job(self._sources.lists, lambda lists: lists.unreceived(self._live, parent, place, search))
+
+    def _placed(self) -> Answer:
+        return by_job(self._sources.lists, lambda lists: {"parents": lists.parents()[: asking.MAX_PAGE]})
 
     def _letters(self, start: int, size: int, reason: str = "") -> Answer:
         if self._sources.letters is None:
@@ -267,25 +278,6 @@ def _in_turn(
 
 def _without_shards(batch: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in batch.items() if name != "slowest"}
-
-
-def _rows(rows: list[Row]) -> list[dict[str, Any]]:
-    """Convert rows for the page, as many as fit into a response."""
-    shown: list[dict[str, Any]] = [
-        {
-            "group": row.group,
-            "client": row.client_id,
-            "part": row.part,
-            "topic": row.lite_topic,
-            "patterns": list(map(shortened, row.patterns[:PATTERNS])),
-            "morePatterns": max(0, len(row.patterns) - PATTERNS),
-            "cause": row.cause,
-            "version": row.version,
-            "further": row.further,
-        }
-        for row in rows
-    ]
-    return fitting(shown, lambda row: sum(len(str(value)) for value in row.values()))
 
 
 _FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}

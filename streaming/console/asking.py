@@ -22,6 +22,8 @@ from streaming.console.budget import (
     shown_steps,
     widest_run,
 )
+from streaming.console.job_lists import GROUP_COLUMNS
+from streaming.console.listing import WAYS, ListRequest, Search, beginning
 from streaming.console.live import LiveRelation, count, page, sample
 
 PAGE: Final = 100
@@ -108,17 +110,49 @@ def _subscriber(request: Request, group: str | None = None) -> Subscriber:
     return Subscriber(parent, group, client, request.query_params.get("part") or None)
 
 
-def _separator(request: Request) -> str:
-    found = _text(request, "separator", SEPARATORS[0])
-    if found not in SEPARATORS:
-        raise HTTPException(400, f"the parameter separator must be one of {' '.join(SEPARATORS)}")
+def _one_of(request: Request, name: str, known: Sequence[str]) -> str:
+    found = _text(request, name, known[0])
+    if found not in known:
+        raise HTTPException(400, f"the parameter {name} must be one of {' '.join(filter(None, known))}")
     return found
+
+
+def _search(request: Request) -> Search:
+    text, how = _text(request, "search", ""), _one_of(request, "how", WAYS)
+    if len(text) > MAX_CHARACTERS:
+        raise HTTPException(413, f"a search has at most {MAX_CHARACTERS:,} characters")
+    try:
+        return Search(text, how)
+    except matcher.InvalidPattern as error:
+        raise HTTPException(400, str(error)) from None
+
+
+def _place(request: Request) -> tuple[int, int]:
+    """Return the shard and cursor of a place in the job's topics."""
+    shard, _, cursor = _text(request, "after", "0:0").partition(":")
+    if not all(each.isascii() and each.isdigit() and len(each) <= len(str(_MAX_START)) for each in (shard, cursor)):
+        raise HTTPException(400, "the parameter after must be the field `more` of the last answer")
+    return int(shard), int(cursor)
+
+
+def _listing(request: Request, *columns: str) -> ListRequest:
+    search = _search(request)
+    start, size = _PARSERS["start"](request), _PARSERS["size"](request)
+    descending = _one_of(request, "order", ("ascending", "descending")) == "descending"
+    return ListRequest(start, size, search, _one_of(request, "sort", ("", *columns)), descending)
 
 
 _PARSERS: Final[Mapping[str, Callable[[Request], Any]]] = {
     "start": lambda request: _number(request, "start", 0, _MAX_START),
     "size": lambda request: _number(request, "size", PAGE, MAX_PAGE) or PAGE,
-    "separator": _separator,
+    "separator": lambda request: _one_of(request, "separator", SEPARATORS),
+    "search": _search,
+    "place": _place,
+    "all_parents": _listing,
+    "of_groups": lambda request: _listing(request, *GROUP_COLUMNS),
+    "of_topics": lambda request: _listing(request, "topic", "receivers"),
+    "of_subscribers": lambda request: _listing(request, "client", "group", "topics"),
+    "of_rows": lambda request: _listing(request, "client", "group", "topic", "cause"),
     "subscriber": _subscriber,  # without `part` the whole client
     "explained": lambda request: _subscriber(request, ""),  # without `group` all groups of the client
 }
@@ -195,10 +229,10 @@ def attempt(trial: Trial, relation: LiveRelation) -> dict[str, Any]:
     attempt = _Attempt(trial, dialect, parsed)
     if trial.parent is None:
         return attempt.on(trial.topics, trial.topics, len(trial.topics), len(trial.topics))
-    beginning = _beginning(parsed, dialect.separator)
+    common = beginning(parsed, dialect.separator)
     with relation.names(trial.parent) as names:
-        candidates, total, near = count(names.topics, beginning), len(names.topics), sample(names.topics, _SAMPLE)
-    return attempt.on(_topics(relation, trial.parent, beginning), near, candidates, total)
+        candidates, total, near = count(names.topics, common), len(names.topics), sample(names.topics, _SAMPLE)
+    return attempt.on(_topics(relation, trial.parent, common), near, candidates, total)
 
 
 class _Attempt:
@@ -280,27 +314,15 @@ class _Attempt:
         return found
 
 
-def _topics(relation: LiveRelation, parent: str, beginning: str) -> Iterator[str]:
+def _topics(relation: LiveRelation, parent: str, common: str) -> Iterator[str]:
     after = ""
     for _ in range(SCANNED // _PAGE):
         with relation.names(parent) as names:
-            found = page(names.topics, beginning, after, _PAGE)
+            found = page(names.topics, common, after, _PAGE)
         yield from found
         if len(found) < _PAGE:
             return
         after = found[-1]
-
-
-def _beginning(pattern: Pattern, separator: str) -> str:
-    """Return the common prefix of all matching topics: the segments before the first wildcard."""
-    if pattern.literal is not None:
-        return pattern.literal
-    leading = []
-    for segment in pattern.segments:
-        if not isinstance(segment, str):
-            break
-        leading.append(segment)
-    return separator.join(leading)
 
 
 def _misfit(explanation: dict[str, Any]) -> tuple[int, int]:

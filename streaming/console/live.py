@@ -2,21 +2,21 @@
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice, takewhile
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from operator import itemgetter
+from typing import Any, NamedTuple, Self
 
 from sortedcontainers import SortedDict, SortedList
 
 from streaming.client.follower import SubscriptionClient
 from streaming.client.relation import Change, Relation
 from streaming.client.rows import Subscriber
-from streaming.console.budget import MAX_CHARACTERS, Budget
+from streaming.console.budget import MAX_CHARACTERS
 from streaming.console.changes import Changes
+from streaming.console.listing import Found, ListRequest
 from streaming.records.op import Op
-
-T = TypeVar("T")
 
 MAX_ROWS = 1_000_000
 """Default maximum number of rows in memory, which take some 350 MB."""
@@ -48,20 +48,6 @@ class ReaderState(NamedTuple):
     error: str
     changes: int
     trouble: str
-
-
-class Found(NamedTuple, Generic[T]):
-    """A page of search results.
-
-    Attributes:
-        items: results on the page.
-        total: number of all results.
-        complete: False if the search ended early, because its work is limited.
-    """
-
-    items: list[T]
-    total: int
-    complete: bool
 
 
 class Branch(NamedTuple):
@@ -221,23 +207,63 @@ class LiveRelation:
             counts = self._rows, self._topics, self._subscribers, self._left_out
         return ReaderState(client.ready, *counts, client.malformed, error, self.changes.last, client.trouble)
 
+    def gap(self, parent: str) -> str:
+        """Return the reason why rows of a parent may be missing; empty if all are there."""
+        if self._only and parent not in self._only:
+            return "this console does not read this parent: add it with --parent"
+        health = self.health()
+        if not health.ready:
+            return "the updates are being read"
+        return f"{health.left_out:,} rows are omitted: use a higher --max-rows" if health.left_out else ""
+
     @contextmanager
     def names(self, parent: str) -> Iterator[ParentNames]:
         """Yield the names of a parent, which do not change meanwhile."""
         with self._lock:
             yield self._names.get(parent) or ParentNames(SortedList(), SortedList())
 
-    def parents_like(self, contains: str, start: int, size: int) -> Found[tuple[str, int]]:
-        """Return a page of the parents whose name contains a string, with their numbers of topics."""
+    def parents(self, listing: ListRequest) -> Found[tuple[str, int]]:
+        """Return a page of the parents, with their numbers of topics."""
         with self._lock:
-            page = _page(self._names.keys(), contains, start, size)
+            start, size = listing.span
+            names = list(islice(self._names, start, start + size))
+            page = listing.page(names, len(self._names), lambda name: (name,), {})
             return page._replace(items=[(name, len(self._names[name].topics)) for name in page.items])
 
-    def subscribers(self, parent: str, start: int, size: int, contains: str = "") -> Found[Subscriber]:
-        """Return a page of the subscribers of a parent whose group or client contains a string."""
+    def topics(self, parent: str, listing: ListRequest) -> Found[str]:
+        """Return a page of the topics of a parent."""
+        start, size = listing.span
         with self.names(parent) as names:
-            page = _page(names.subscribers, contains, start, size)
+            first, end = _range(names.topics, listing.search.prefix)
+            found = list(names.topics.islice(first + start, min(end, first + start + size)))
+        columns: dict[str, Callable[[str], Any]] = {
+            "topic": str,
+            "receivers": lambda topic: self.rows.count_of_topic(parent, topic),
+        }
+        return listing.page(found, end - first, lambda topic: (topic,), columns)
+
+    def subscribers(self, parent: str, listing: ListRequest) -> Found[Subscriber]:
+        """Return a page of the subscribers of a parent. A search is for groups and clients."""
+        start, size = listing.span
+        with self.names(parent) as names:
+            keys, total = list(names.subscribers.islice(start, start + size)), len(names.subscribers)
+        columns: dict[str, Callable[[Any], Any]] = {
+            "client": itemgetter(1), "group": itemgetter(0),
+            "topics": lambda key: self.rows.count_of_subscriber(_subscriber(parent, key)),
+        }  # fmt: skip
+        page = listing.page(keys, total, itemgetter(0, 1), columns)
         return page._replace(items=[_subscriber(parent, key) for key in page.items])
+
+    def groups(self, parent: str, most: int) -> dict[str, int]:
+        """Return the numbers of subscribers of the first `most` groups of a parent that have rows."""
+        found: dict[str, int] = {}
+        with self.names(parent) as names:
+            at = 0
+            while at < len(names.subscribers) and len(found) < most:
+                group = names.subscribers[at][0]
+                behind = names.subscribers.bisect_left((f"{group}\0",))
+                found[group], at = behind - at, behind
+        return found
 
     def parts(self, client: Subscriber, most: int | None = None) -> list[Subscriber]:
         """Return the subscribers of a client with a row: all, or the first `most`."""
@@ -283,15 +309,6 @@ class LiveRelation:
                     self._subscribers += 1
                     names.subscribers.add(key)
         self.changes.add(change, time.time_ns() // 1_000_000, live=self._client.ready)
-
-
-def _page(names: Any, contains: str, start: int, size: int) -> Found[Any]:
-    """Return a page of sorted names, or tuples of names, that contain a string."""
-    if not contains:
-        return Found(list(islice(names, start, start + size)), len(names), complete=True)
-    budget = Budget()
-    found = list(budget.search(names, contains))
-    return Found(found[start : start + size], len(found), not budget.is_spent)
 
 
 def _subscriber(parent: str, key: tuple[str, str, str]) -> Subscriber:

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from streaming.config import Address, Settings, parse_address
 from streaming.console.app import ConsoleSources, console
 from streaming.console.explaining import explain
+from streaming.console.job_lists import JobLists
 from streaming.console.letters import LetterTail
 from streaming.console.live import MAX_ROWS, LiveRelation
 from streaming.console.overview import JobWatch, own_state, slowest
@@ -109,7 +110,8 @@ def open_sources(
     letters = stack.enter_context(LetterTail(servers, settings.dead_letters, options))
     job = job or stack.enter_context(JobWatch(settings)).state
     labels = {"broker": servers, "updates": settings.updates, **about}
-    return ConsoleSources(relation, partial(explain, settings, relation), letters.page, timings, labels, job)
+    lists = JobLists.of(settings)
+    return ConsoleSources(relation, partial(explain, settings, relation), letters.page, timings, labels, job, lists)
 
 
 def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None:

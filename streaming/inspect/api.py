@@ -178,6 +178,23 @@ class Inspector:
         """Yield the lite topics of a parent page by page, shard by shard in order of creation."""
         return self._pages(Page[TopicFacts], Ask.TOPICS, parent, chosen, limit, all_shards=True)
 
+    def topics_from(
+        self, parent: str, shard: int, cursor: int, *, limit: int = MAX_ITEMS
+    ) -> tuple[Page[TopicFacts], tuple[int, int] | None]:
+        """Return a page of the topics of a shard, and the shard and cursor of the next page; None after the last."""
+        count = self._routing_of(parent).shard_count(parent)
+        key, question = (parent, min(shard, count - 1)), Question("", Ask.TOPICS, cursor=cursor, limit=limit)
+        page = _read(Page[TopicFacts], self._ask(question, [key])[key].value)
+        if page.cursor is not None:
+            return page, (shard, page.cursor)
+        return page, (shard + 1, 0) if shard + 1 < count else None
+
+    def topic_count(self, parent: str) -> int:
+        """Return the number of topics of a parent."""
+        keys = [(parent, shard) for shard in range(self._routing_of(parent).shard_count(parent))]
+        answers = self._ask(Question("", Ask.TOPICS, limit=1), keys)
+        return sum(_read(Page[TopicFacts], answer.value).total for answer in answers.values())
+
     def clients(self, parent: str, chosen: Filter = EVERYTHING, *, limit: int = 1_000) -> Iterator[Page[ClientFacts]]:
         """Yield the clients of a parent page by page; the pattern filters their ids."""
         return self._pages(Page[ClientFacts], Ask.CLIENTS, parent, chosen, limit)
@@ -220,13 +237,18 @@ class Inspector:
         self.bindings("")
         return list(follower.updates(Chosen(source=place), to_end=True))
 
+    def parents(self) -> list[str]:
+        """Return the sorted names of the parent topics with a group or a client."""
+        known = self._overview(Question("", Ask.CLIENTS, limit=MAX_ITEMS))
+        bound = {each.parent for each in known.bindings}
+        return sorted(bound | {name for each in known.leases for name in each.parents})
+
     def only_parent(self) -> str:
         """Return the only parent topic with a group or a client; raise `NotPlaced` if there are none or several."""
-        known = self._overview(Question("", Ask.CLIENTS, limit=MAX_ITEMS))
-        parents = {each.parent for each in known.bindings} | {name for each in known.leases for name in each.parents}
+        parents = self.parents()
         if len(parents) == 1:
-            return parents.pop()
-        shown = ", ".join(sorted(parents)[:_SHOWN])
+            return parents[0]
+        shown = ", ".join(parents[:_SHOWN])
         raise NotPlaced(
             f"groups and clients are on several parent topics: name one with --parent ({shown})"
             if parents

@@ -22,10 +22,12 @@ from streaming.config import Address
 from streaming.console.app import ConsoleSources, console
 from streaming.console.budget import shown_steps
 from streaming.console.explaining import explain_by_updates
+from streaming.console.job_lists import JobLists
 from streaming.console.letters import LetterTail
 from streaming.console.live import LiveRelation
 from streaming.local.broker import Broker
 from streaming.local.server import free_port
+from tests.console.job import FakeJob
 from tests.console.rows import LETTERS, ROWS
 from tests.support.running_job import Streams
 from tests.support.simulated import TOPIC, Simulated
@@ -118,7 +120,9 @@ def served(broker: Simulated, port: int = 0, token: str | None = None, **options
     ):
         relation.wait_ready(60)
         about = {"broker": broker.address, "updates": TOPIC}
-        sources = ConsoleSources(relation, partial(_explain, relation), letters.page, batches, about, lambda: JOB)
+        sources = ConsoleSources(
+            relation, partial(_explain, relation), letters.page, batches, about, lambda: JOB, JobLists(FakeJob)
+        )
         with serving(sources, port, token) as address:
             yield address
 

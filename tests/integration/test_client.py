@@ -228,7 +228,7 @@ def console_rows(streams: Streams) -> dict[tuple[str, ...], list[str]]:
         )
         assert eventually(lambda: page.get("/api/letters").json()["total"] == written)
         found: dict[tuple[str, ...], list[str]] = {}
-        for parent, _ in live.parents_like("", 0, 100).items:
+        for parent in live.rows.parents():
             for each in page.get("/api/topics", params={"parent": parent, "size": 500}).json()["topics"]:
                 topic = each["topic"]
                 for row in page.get("/api/receivers", params={"parent": parent, "topic": topic}).json()["rows"]:

@@ -19,13 +19,13 @@ export async function explain({ root, parameters, signal, complain, on }) {
   const topicList = h("datalist", { id: "topic-list" });
   const suggestClients = wait(150, async () => {
     try {
-      const { subscribers } = await ask("subscribers", { parent, contains: inputs.client.value, size: 20 }, signal);
+      const { subscribers } = await ask("subscribers", { parent, search: inputs.client.value, size: 20 }, signal);
       clientList.replaceChildren(...subscribers.map((each) => h("option", { value: each.client }, `in ${each.group}`)));
     } catch (error) { complain(error); }
   });
   const suggestTopics = wait(150, async () => {
     try {
-      const { topics } = await ask("topics", { parent, prefix: inputs.topic.value, size: 20 }, signal);
+      const { topics } = await ask("topics", { parent, search: inputs.topic.value, how: "begins", size: 20 }, signal);
       topicList.replaceChildren(...topics.map((each) => h("option", { value: each.topic })));
     } catch (error) { complain(error); }
   });

@@ -5,6 +5,7 @@ import { count, h, plural } from "./dom.js";
 import { feed } from "./feed.js";
 import { clients } from "./clients.js";
 import { explain } from "./explain.js";
+import { groups } from "./groups.js";
 import { letters } from "./letters.js";
 import { live } from "./live.js";
 import { overview } from "./overview.js";
@@ -12,7 +13,7 @@ import { playground } from "./playground.js";
 import { timings } from "./timings.js";
 import { topics } from "./topics.js";
 
-const VIEWS = { overview, topics, clients, playground, explain, live, letters, timings };
+const VIEWS = { overview, topics, clients, groups, playground, explain, live, letters, timings };
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");
 let leave = () => {};

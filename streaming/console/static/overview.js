@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { count, h, hash, plural, shown } from "./dom.js";
 import { feed } from "./feed.js";
-import { client, head } from "./rows.js";
+import { client, Table } from "./rows.js";
 
 const WINDOW = 60;
 const decimal = (value) => (value >= 10 || value === 0 ? count(Math.round(value)) : value.toFixed(value >= 1 ? 1 : 2));
@@ -60,37 +60,48 @@ const relationCard = (state) => card("Relation", list([
   [h("a", { href: hash("clients") }, "Subscribers"), count(state.subscribers)], ["Rows", count(state.rows)],
 ]));
 
-function table(title, heads, rows, empty) {
-  return h("section", { class: "wide", "aria-label": title }, h("h2", {}, title), rows.length
-    ? h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": `Table: ${title}` },
-      h("table", {}, h("thead", {}, h("tr", {}, heads.map(([text, isNumber]) => head(text, isNumber)))),
-        h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell, at) => h("td", { class: heads[at][1] ? "number" : null }, cell)))))))
-    : muted(empty));
+// A section with a table, or with a sentence if it is empty. Its headings stay, and keep the focus.
+class Section {
+  constructor(title, columns) {
+    this.table = new Table(`Table: ${title}`, columns);
+    this.nothing = muted("");
+    this.element = h("section", { class: "wide", "aria-label": title }, h("h2", {}, title), this.table.element, this.nothing);
+  }
+
+  show(items, empty) {
+    this.table.show(items);
+    this.table.element.hidden = !items.length;
+    this.nothing.textContent = items.length ? "" : empty;
+  }
 }
 
-const shards = (found) => table("Slowest shards, last five minutes",
-  [["Parent"], ...["Shard", "Longest wait, s", "Topics", "Clients", "State, KB"].map((text) => [text, true])],
-  (found || []).map((each) => [h("a", { href: hash("topics", { parent: each.parent }) }, shown(each.parent)), count(each.shard),
-    each.seconds.toFixed(2), count(each.topics), count(each.clients), count(Math.ceil(each.bytes / 1000))]),
-  found ? "No event was applied in the last five minutes." : "Only the console of the job shows shards. This console is standalone and reads only Kafka.");
+const number = (text, key, cell = (each) => count(key(each))) => [text, key, cell, true];
 
-const busiest = (found) => table("Most expensive clients, by updates since this console started",
-  [["Client"], ["Group"], ["Parent"], ["Updates", true], ["Topics", true]],
-  found.map((each) => [client(each, each.parent), shown(each.group), shown(each.parent), count(each.updates), count(each.topics)]),
-  "No updates since this console started. Of later updates, the last 2,000 are counted.");
+const shards = () => new Section("Slowest shards, last five minutes", [
+  ["Parent", (each) => each.parent, (each) => h("a", { href: hash("topics", { parent: each.parent }) }, shown(each.parent))],
+  number("Shard", (each) => each.shard), number("Longest wait, s", (each) => each.seconds, (each) => each.seconds.toFixed(2)),
+  number("Topics", (each) => each.topics), number("Clients", (each) => each.clients), number("State, KB", (each) => Math.ceil(each.bytes / 1000)),
+]);
+
+const busiest = () => new Section("Most expensive clients, by updates since this console started", [
+  ["Client", (each) => each.client, (each) => client(each, each.parent)], ["Group", (each) => each.group, (each) => shown(each.group)],
+  ["Parent", (each) => each.parent, (each) => shown(each.parent)], number("Updates", (each) => each.updates), number("Topics", (each) => each.topics),
+]);
 
 export async function overview({ root, state, signal, complain, every, on }) {
   let known = feed.last() || state;
   let found = null;
   const cards = h("div", { class: "cards" });
-  const tables = h("div", {});
+  const [slowest, dearest] = [shards(), busiest()];
   const draw = () => {
-    if (!found || root.querySelector("a:focus, .scrolls:focus")) return; // keep the focus
+    if (!found || root.querySelector("a:focus")) return; // keep the focus
     cards.replaceChildren(jobCard(found.job), lagCard(found.job), ratesCard(found.job, found.seconds), lettersCard(found.letters), relationCard(known));
-    tables.replaceChildren(shards(found.shards), busiest(found.busiest));
+    slowest.show(found.shards || [], found.shards ? "No event was applied in the last five minutes."
+      : "Only the console of the job shows shards. This console is standalone and reads only Kafka.");
+    dearest.show(found.busiest, "No updates since this console started. Of later updates, the last 2,000 are counted.");
   };
   const load = async () => { found = await ask("overview", {}, signal); draw(); };
-  root.replaceChildren(h("h1", {}, "Overview"), cards, tables);
+  root.replaceChildren(h("h1", {}, "Overview"), cards, slowest.element, dearest.element);
   on("state", (given) => { known = given; draw(); });
   await load();
   every(2000, () => load().catch(complain));

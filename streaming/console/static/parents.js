@@ -1,7 +1,7 @@
 // Selection of a parent topic. The tab remembers it between views and reloads.
 
 import { ask } from "./api.js";
-import { field, h, plural } from "./dom.js";
+import { field, h, hash, link, plural, shown } from "./dom.js";
 
 export const SEPARATORS = [["__", "__ (lite)"], ["/", "/ (mqtt)"], [".", ". (nats, wamp)"]];
 
@@ -32,10 +32,15 @@ export async function nothingYet(title, signal, on) {
   const found = await ask("state", {}, signal);
   const trouble = found.error || found.trouble;
   on("changes", () => dispatchEvent(new Event("hashchange")));
-  return [h("h1", {}, title), h("p", { class: "nothing" }, trouble ? `The updates cannot be read: ${trouble}`
+  const placed = h("p", {});
+  ask("placed", {}, signal).then(({ parents }) => {
+    if (parents && parents.length) placed.append("The job has groups or clients of ", ...parents.flatMap((parent, at) => [at ? ", " : "",
+      link(hash("groups", { parent }), shown(parent)), " (", link(hash("topics", { parent, show: "unreceived" }), "topics without receivers"), ")"]), ".");
+  }).catch(() => {}); // the view has been left
+  return [h("h1", {}, title), h("div", { class: "nothing" }, h("p", {}, trouble ? `The updates cannot be read: ${trouble}`
     : !found.ready ? "The updates are being read."
       : ["No client receives a topic yet. Create a topic and subscribe a client with ", h("code", {}, "reexpand send"), ", or run ",
-        h("code", {}, "reexpand demo --keep"), " for sample data. The first topic appears here automatically."])];
+        h("code", {}, "reexpand demo --keep"), " for sample data. The first topic appears here automatically."]), placed)];
 }
 
 // Return the parent to show, a select field, and the separator of the parent.

@@ -10,6 +10,7 @@ from matcher.dialects.lite import Lite
 from streaming.console import asking
 from streaming.console.asking import Trial, attempt
 from streaming.console.budget import STEPS
+from streaming.console.listing import beginning
 from streaming.console.live import LiveRelation
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
@@ -133,4 +134,4 @@ def test_a_topic_that_matches_has_the_beginning_that_is_searched(
     rules = matcher.get_dialect(dialect)
     text, name = rules.separator.join(pattern), rules.separator.join(topic)
     if matcher.matches(text, name, dialect):
-        assert name.startswith(asking._beginning(rules.parse(text), rules.separator))
+        assert name.startswith(beginning(rules.parse(text), rules.separator))

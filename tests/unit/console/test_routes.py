@@ -38,30 +38,42 @@ SENSORS = {"parent": "sensors", "topics": 1, "separator": "/"}
 EU = {"text": "eu", "prefix": "eu__", "topic": "", "topics": 2, "receivers": None}
 US = {"text": "us", "prefix": "us__", "topic": "", "topics": 1, "receivers": None}
 LEAF = {"text": "created", "prefix": "", "topic": "eu__acme__created", "topics": 1, "receivers": 2}
-ACME, GLOBEX = ({"topic": f"eu__{name}__created", "receivers": n} for name, n in (("acme", 2), ("globex", 1)))
+ACME, GLOBEX, US_ACME = (
+    {"topic": f"{name}__created", "receivers": n} for name, n in (("eu__acme", 2), ("eu__globex", 1), ("us__acme", 1))
+)
+C1, C2 = (
+    {"group": group, "client": client, "part": None, "topics": 2}
+    for group, client in (("billing", "c1"), ("audit", "c2"))
+)
+
+
+def facts(total: int, names: int) -> dict[str, int]:
+    return {"total": total, "searched": names, "names": names}
 
 
 @pytest.mark.parametrize(
     ("question", "parameters", "wanted"),
     [
-        ("parents", {}, {"parents": [ORDERS, SENSORS], "total": 2, "complete": True}),
-        ("parents", {"start": 1, "size": 1}, {"parents": [SENSORS], "total": 2, "complete": True}),
-        ("parents", {"contains": "ord"}, {"parents": [ORDERS], "total": 1, "complete": True}),
+        ("parents", {}, {"parents": [ORDERS, SENSORS], **facts(2, 2)}),
+        ("parents", {"start": 1, "size": 1}, {"parents": [SENSORS], **facts(2, 2)}),
+        ("parents", {"search": "ord"}, {"parents": [ORDERS], **facts(1, 2)}),
         ("level", {"parent": "orders", "size": 1}, {"branches": [EU], "more": "us__acme__created"}),
         ("level", {"parent": "orders", "after": "us__acme__created"}, {"branches": [US], "more": ""}),
         ("level", {"parent": "orders", "prefix": "eu__acme__"}, {"branches": [LEAF], "more": ""}),
         ("level", {"parent": "sensors", "separator": "/"},
          {"branches": [{**EU, "prefix": "eu/", "topics": 1}], "more": ""}),
         ("level", {"parent": "nobody"}, {"branches": [], "more": ""}),
-        ("topics", {"parent": "orders", "prefix": "eu__a"}, {"topics": [ACME], "total": 1, "more": ""}),
-        ("topics", {"parent": "orders", "size": 2}, {"topics": [ACME, GLOBEX], "total": 3, "more": GLOBEX["topic"]}),
-        ("topics", {"parent": "orders", "size": 2, "after": GLOBEX["topic"]},
-         {"topics": [{"topic": "us__acme__created", "receivers": 1}], "total": 3, "more": ""}),
-        ("subscribers", {"parent": "orders"},
-         {"subscribers": [{"group": "audit", "client": "c2", "part": None, "topics": 2},
-                          {"group": "billing", "client": "c1", "part": None, "topics": 2}],
-          "total": 2, "complete": True}),
-        ("received", {"parent": "sensors", "group": "hot", "client": "c3"}, {"rows": [], "total": 0}),
+        ("topics", {"parent": "orders", "search": "eu__a", "how": "begins"}, {"topics": [ACME], **facts(1, 1)}),
+        ("topics", {"parent": "orders", "search": "*__globex__**", "how": "lite"}, {"topics": [GLOBEX], **facts(1, 3)}),
+        ("topics", {"parent": "orders", "search": "__a", "start": 1}, {"topics": [US_ACME], **facts(2, 3)}),
+        ("topics", {"parent": "orders", "size": 2}, {"topics": [ACME, GLOBEX], **facts(3, 3)}),
+        ("topics", {"parent": "orders", "size": 2, "start": 2}, {"topics": [US_ACME], **facts(3, 3)}),
+        ("topics", {"parent": "orders", "size": 1, "sort": "topic", "order": "descending"},
+         {"topics": [US_ACME], **facts(3, 3)}),
+        ("subscribers", {"parent": "orders"}, {"subscribers": [C2, C1], **facts(2, 2)}),
+        ("subscribers", {"parent": "orders", "sort": "client"}, {"subscribers": [C1, C2], **facts(2, 2)}),
+        ("subscribers", {"parent": "orders", "search": "audit", "how": "nats"}, {"subscribers": [C2], **facts(1, 2)}),
+        ("received", {"parent": "sensors", "group": "hot", "client": "c3"}, {"rows": [], **facts(0, 0)}),
     ],
 )  # fmt: skip
 def test_the_page_gets_lists_page_by_page(
@@ -83,7 +95,7 @@ def test_a_page_of_long_names_is_shorter(browser: TestClient, monkeypatch: pytes
     for module in (budget, live):
         monkeypatch.setattr(module, "MAX_CHARACTERS", 20)
     found = ask(browser, "topics", parent="orders")
-    assert ([each["topic"] for each in found["topics"]], found["more"]) == (["eu__acme__created"], "eu__acme__created")
+    assert ([each["topic"] for each in found["topics"]], found["total"]) == (["eu__acme__created"], 3)
     level = ask(browser, "level", parent="orders")
     assert ([each["text"] for each in level["branches"]], level["more"]) == (["eu"], "us__acme__created")
     rows = ask(browser, "receivers", parent="orders", topic="eu__acme__created")
@@ -180,6 +192,9 @@ START = "the parameter start must be a number from 0 to 1000000000"
         *(("level", {"parent": "p", "size": size}, SIZE) for size in ("501", "-1", "²")),
         ("receivers", {"parent": "p", "topic": "t", "start": "9" * 5_000}, START),
         ("level", {"parent": "p", "separator": "e"}, "the parameter separator must be one of __ / ."),
+        ("topics", {"parent": "p", "sort": "group"}, "the parameter sort must be one of topic receivers"),
+        ("topics", {"parent": "p", "how": "regex"}, "the parameter how must be one of contains begins lite"),
+        ("topics", {"parent": "p", "search": "a__**__b", "how": "lite"}, "invalid pattern 'a__**__b' at segment 2"),
     ],
 )
 def test_wrong_parameters_are_told(
