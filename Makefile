@@ -209,6 +209,10 @@ IN_BROWSER = $(WITH_PROJECT) $(CONSOLE_VENV)/bin/python -m pytest
 test-console: browser ## the page of reexpand console in a real Chromium, which is installed where there is none
 	$(IN_BROWSER) tests/console $(CONSOLE)
 
+.PHONY: console-pictures
+console-pictures: browser ## docs/images/console-*.png: each view of a real job's console, wide and narrow, light and dark
+	$(WITH_PROJECT) $(CONSOLE_VENV)/bin/python -m tests.console.pictures
+
 DASHBOARD_PAGE := $(CACHE)/dashboard
 
 .PHONY: test-dashboard

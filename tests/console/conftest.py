@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from streaming.client.rows import Subscriber
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 
 
 COMMAND = str(Path(__file__).parents[2] / ".venv/bin/reexpand")
@@ -82,10 +82,10 @@ def chromium() -> Iterator[Any]:
     api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed; `make test-console` brings it"
     )
-    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
     with api.sync_playwright() as playwright:
         try:
-            browser = playwright.chromium.launch(executable_path=found, args=list(_FLAGS))
+            browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
         except api.Error as error:
             pytest.skip(f"no Chromium can be started; `make test-console` installs it: {error.message.splitlines()[0]}")
         yield browser
