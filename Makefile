@@ -213,6 +213,10 @@ test-console: browser ## the page of reexpand console in a real Chromium, which 
 console-pictures: browser ## docs/images/console-*.png: each view of a real job's console, wide and narrow, light and dark
 	$(WITH_PROJECT) $(CONSOLE_VENV)/bin/python -m tests.console.pictures
 
+.PHONY: console-opening
+console-opening: browser ## the time from `reexpand console` until a browser shows 100,000 topics
+	$(WITH_PROJECT) $(CONSOLE_VENV)/bin/python -m tests.console.opening
+
 DASHBOARD_PAGE := $(CACHE)/dashboard
 
 .PHONY: test-dashboard

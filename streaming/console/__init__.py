@@ -4,6 +4,8 @@
 |---|---|
 | `app` | `console(sources, token)`: the application, standalone or mounted, and its data sources |
 | `live` | the relation, read from the updates topic, with limited memory |
+| `listing` | lists: searched, sorted, in pages |
+| `job_lists` | lists from the running job |
 | `access` | hosts, tokens and headers |
 | `server` | the standalone server |
 

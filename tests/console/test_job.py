@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.console.explaining import BASIS
+from streaming.console.job_lists import BASIS as GROUPS_BASIS
 from streaming.console.overview import JobWatch
 from streaming.records.model import Stream
 from tests.console.conftest import COMMAND, own_streams
@@ -45,6 +46,16 @@ def test_a_topic_that_is_born_shows_with_its_receiver_and_the_job_says_why(
         answer.get_by_text("auditor does not receive us__acme__created").wait_for()
         answer.get_by_text(BASIS).wait_for()
         assert answer.locator(".step.differs").inner_text().split("\n") == ["eu", "us", "✗ differs"]
+        scene.born("orders", "ap__idle")
+        scene.settles(job)
+        page.goto(f"{job.address()}/#/groups?parent=orders")
+        groups = page.get_by_role("table", name="Groups of orders").locator("tbody tr")
+        page.get_by_text(GROUPS_BASIS).wait_for()
+        cells = groups.first.inner_text().split("\t")
+        assert (groups.count(), cells[1:4], cells[5:]) == (1, ["wildcard", "no", "none"], ["1", "1"])
+        page.goto(f"{job.address()}/#/topics?parent=orders&show=unreceived")
+        page.get_by_text("2 topics without receivers; all 4 topics of the job were searched.").wait_for()
+        assert sorted(page.locator(".panel td a").all_inner_texts()) == ["ap__idle", "us__acme__created"]
         page.goto(f"{job.address()}/#/letters")
         page.get_by_role("heading", name="Dead letters").wait_for()
         scene.send(Stream.TOPICS, b'{"event": ', "orders")
