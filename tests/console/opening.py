@@ -22,7 +22,7 @@ _TURNS: Final = 5
 def opening(streams: Streams, browser: Any, topics: int) -> list[float]:
     """Return the seconds from the start until the console listens, shows a tree, and shows all topics."""
     settings, started = streams.settings, time.monotonic()
-    topic_options = ["--updates", settings.updates, "--dead-letters", settings.dead_letters, "--clock", settings.clock]
+    topic_options = ["--updates", settings.updates, "--dead-letters", settings.dead_letters]
     command = [COMMAND, "console", "--bootstrap-servers", streams.bootstrap_servers, "--http", "127.0.0.1:0"]
     with subprocess.Popen([*command, *topic_options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

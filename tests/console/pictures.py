@@ -89,7 +89,7 @@ def shot(browser: Browser, address: str, width: int, height: int, scheme: Any) -
     page.goto(address)
     page.get_by_role("heading", level=1).wait_for()
     page.wait_for_timeout(4_000 if "live" in address else 2_500)  # answers of the job, live changes
-    found = page.screenshot()
+    found: bytes = page.screenshot()
     context.close()
     return found
 

@@ -167,3 +167,23 @@ def test_a_search_shows_its_limit(url: str, opened: Open, monkeypatch: pytest.Mo
     monkeypatch.setattr(listing, "Budget", lambda: Budget(5))
     page = opened(f"{url}#/topics?parent=orders&search=__")
     page.get_by_text("1 to 5 of 5; only the first 5 of 12 were searched and sorted").wait_for()
+
+
+def test_a_client_is_found_from_its_group_by_keyboard(url: str, opened: Open) -> None:
+    """Each step is a walk with Tab, so everything on the way takes the focus."""
+    page = opened(url)
+    for target in (
+        "Groups",
+        "billing",
+        "globex-billing",
+        "Why does globex-billing receive eu__globex__order__created?",
+    ):
+        link = page.get_by_role("link", name=target, exact=True)
+        link.wait_for()
+        for _ in range(60):
+            if link.evaluate("link => link === document.activeElement"):
+                break
+            page.keyboard.press("Tab")
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", target
+        page.keyboard.press("Enter")
+    page.get_by_text("globex-billing receives eu__globex__order__created: by *__globex__**").wait_for()
