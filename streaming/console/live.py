@@ -16,6 +16,7 @@ from streaming.client.rows import Subscriber
 from streaming.console.budget import MAX_CHARACTERS
 from streaming.console.changes import Changes
 from streaming.console.listing import Found, ListRequest
+from streaming.printable import counted
 from streaming.records.op import Op
 
 MAX_ROWS = 1_000_000
@@ -214,7 +215,8 @@ class LiveRelation:
         health = self.health()
         if not health.ready:
             return "the updates are being read"
-        return f"{health.left_out:,} rows are omitted: use a higher --max-rows" if health.left_out else ""
+        omitted = counted(health.left_out, "row is", "rows are")
+        return f"{omitted} omitted: use a higher --max-rows" if health.left_out else ""
 
     @contextmanager
     def names(self, parent: str) -> Iterator[ParentNames]:

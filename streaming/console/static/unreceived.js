@@ -41,6 +41,6 @@ export class Unreceived {
     this.table.show([...this.table.items, ...found.topics]);
     this.more.hidden = !found.more;
     this.place.textContent = `${plural(this.table.items.length, "topic")} without receivers${this.asked.search ? " in this selection" : ""}; ${found.more
-      ? `${count(this.searched)} of about ${count(this.names)} topics of the job were searched.` : `all ${count(this.searched)} topics of the job were searched.`}`;
+      ? `searched ${count(this.searched)} of about ${plural(this.names, "topic")} of the job.` : `searched all: ${plural(this.searched, "topic")} of the job.`}`;
   }
 }
