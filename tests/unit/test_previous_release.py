@@ -1,4 +1,4 @@
-"""The features of the previous release still exist."""
+"""The features and rules of the previous release still exist."""
 
 import json
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from streaming.config import Settings
 from streaming.monitor.batch import LagMeter
 from streaming.monitor.health import Health
 from streaming.monitor.metrics import Metrics
+from tests.support.rules import marks, rules
 
 PREVIOUS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures" / "previous-release.json").read_text(encoding="utf-8")
@@ -51,6 +52,7 @@ def features() -> dict[str, dict[str, Any]]:
     metrics = Metrics(Health(1), lag, lambda: {"driver": 1})
     metrics.reached("ready", 1)
     metrics.shards.load(b'{"shards": [["orders", 0, 1, 1, 1]], "clients": []}')
+    shown = {mark.rule for mark in marks()}
     return {
         "verb": dict(_verbs(main, "reexpand")),
         "setting": {
@@ -68,6 +70,7 @@ def features() -> dict[str, dict[str, Any]]:
             "streaming.client": sorted(client.__all__),
             "streaming.errors": sorted(name for name, kind in vars(errors).items() if isinstance(kind, type)),
         },
+        "rule": {each.name: [*(["test"] if each.name in shown else []), *each.profiles] for each in rules()},
     }
 
 
@@ -79,6 +82,6 @@ def _names(found: dict[str, dict[str, Any]]) -> set[str]:
 
 @pytest.mark.parametrize("kind", PREVIOUS)
 def test_every_feature_of_the_previous_release_exists(kind: str) -> None:
-    """Verbs with options, settings with types and defaults, fields and values of records, metrics with labels."""
+    """Verbs with options, settings with defaults, record fields, metrics, and rules with their tests and histories."""
     missing = _names({kind: PREVIOUS[kind]}) - _names(features())
     assert missing == {feature for feature in REMOVED if feature.startswith(f"{kind}:")}
