@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from streaming.records.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Stream
-from tests.support.builders import request_value, topic_value
+from tests.support.events import created, replace
 from tests.support.histories import Profile, history
 from tests.support.running_job import Feed, Streams, key_of
 from tests.support.simulator import Record
@@ -58,14 +58,14 @@ def beginning() -> Iterator[Record]:
         attributes = {BIND_TOPIC: parent, WILDCARD: "true", **others}
         yield _record(Stream.GROUPS, {"group": group, "attributes": attributes})
         for client, patterns in clients.items():
-            request = request_value(topic=parent, group=group, clientId=client, liteTopicSet=patterns)
+            request = replace(*patterns, parent=parent, group=group, client=client)
             yield _record(Stream.SUBSCRIPTIONS, request)
     for number in range(STORED):
         yield topic(HOT, f"stored__{number:05}__{'x' * 20}")
 
 
 def topic(parent: str, name: str, **fields: Any) -> Record:
-    return _record(Stream.TOPICS, topic_value(parentTopic=parent, liteTopic=name, **fields))
+    return _record(Stream.TOPICS, created(name, parent=parent, **fields))
 
 
 def events(random: Random) -> Iterator[Record]:
@@ -82,7 +82,7 @@ def _coming_or_going(random: Random) -> Record:
     name = f"{random.choice(['even', 'odd'])}__{random.randrange(12 if parent == 'few' else 500)}"
     if parent == "short":
         return topic(parent, name, ttlMs=random.choice([500, 1_000, 2_000, 3_600_000]))
-    event = topic_value(parentTopic=parent, liteTopic=name)
+    event = created(name, parent=parent)
     return _record(Stream.TOPICS, event | {"event": random.choice(["CREATED", "CREATED", "DELETED"])})
 
 

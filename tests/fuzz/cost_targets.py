@@ -22,10 +22,10 @@ from streaming.storage.journal import Journal
 from streaming.worker.inquiry.answering import Asked, Inquiry, answer_shard
 from streaming.worker.rows import OutputKind
 from tests.fuzz.cost import Cost, Json, Target
-from tests.support import values
+from tests.support import events
+from tests.support.events import stream_of
 from tests.support.simulator import TOPICS, Record, Simulation
 from tests.support.states import Written
-from tests.support.values import stream_of
 
 _ROUTING: Final = Routing({"q": 2})
 _TIMEOUT_MS: Final = 60_000
@@ -170,7 +170,7 @@ def _texts(value: Json, name: str) -> Sequence[str]:
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
-def _history(*events: values.Event | None) -> list[Any]:
+def _history(*events: events.Event | None) -> list[Any]:
     return [event and [stream_of(event), event] for event in events]
 
 
@@ -178,20 +178,20 @@ def _inquiry(ask: str, **fields: Any) -> Mapping[str, Any]:
     return {"id": "q", "ask": ask, **fields}
 
 
-_ASKED: Final = values.add("a__*")
-_SET: Final[Json] = {"subscriptionSet": [values.add("a__*", parent="q"), values.replace("a__*", group="h")]}
+_ASKED: Final = events.add("a__*")
+_SET: Final[Json] = {"subscriptionSet": [events.add("a__*", parent="q"), events.replace("a__*", group="h")]}
 _HISTORIES: Final = (
-    _history(values.WILD, _ASKED, None, values.created("a__b"), values.created("a__c", ttlMs=1_000), None,
-             values.tick(5_000)),
-    _history(values.created("a__b"), None, values.EXCLUSIVE, _ASKED, values.add("a__*", client="d"), None,
-             values.leave("a__*", parent=""), values.drop("a__*"), values.tick(90_000)),
-    _history(values.quota(2), values.created("a__b", tags="x", properties={"a": "x"}), None,
-             values.add("a__*", selector=values.sql("a = 'x' OR b > 3")),
-             values.add("a__*", selector=values.tag("x || y")), None, values.deleted("a__b")),
+    _history(events.WILD, _ASKED, None, events.created("a__b"), events.created("a__c", ttlMs=1_000), None,
+             events.tick(5_000)),
+    _history(events.created("a__b"), None, events.EXCLUSIVE, _ASKED, events.add("a__*", client="d"), None,
+             events.leave("a__*", parent=""), events.drop("a__*"), events.tick(90_000)),
+    _history(events.quota(2), events.created("a__b", tags="x", properties={"a": "x"}), None,
+             events.add("a__*", selector=events.sql("a = 'x' OR b > 3")),
+             events.add("a__*", selector=events.tag("x || y")), None, events.deleted("a__b")),
     [["subscriptions", _SET],
-     *_history(values.add("a/+/#", dialect="mqtt"), values.add("a.", dialect="wamp", policy="prefix"),
-               values.add("**__a__**"), values.created("a__b__a"), values.created("a/b/c"),
-               values.created("a.b", parent="q"))],
+     *_history(events.add("a/+/#", dialect="mqtt"), events.add("a.", dialect="wamp", policy="prefix"),
+               events.add("**__a__**"), events.created("a__b__a"), events.created("a/b/c"),
+               events.created("a.b", parent="q"))],
 )  # fmt: skip
 
 TARGETS: Final = (
@@ -202,7 +202,7 @@ TARGETS: Final = (
             {"history": _HISTORIES[0], "question": question}
             for question in (
                 _inquiry("explain", client="c", topic="a__b"),
-                _inquiry("plan", stream="subscriptions", record=values.add("*__b")),
+                _inquiry("plan", stream="subscriptions", record=events.add("*__b")),
                 _inquiry("topic", topic="a__b"),
                 _inquiry("topics", pattern="a__*"),
                 _inquiry("subscriptions"),

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from streaming.oracle import Effective
 from streaming.records.model import Reason
-from tests.support.builders import request_value
+from tests.support.events import replace
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, assert_equal_relations, running
 from tests.support.scene import Scene
@@ -64,7 +64,7 @@ def large_requests(streams: Streams, count: int, above: int = 0, compression: st
     options = {"message.max.bytes": 1_048_000, "compression.type": compression, "linger.ms": 1_000}
     producer = Producer({"bootstrap.servers": streams.bootstrap_servers, **options})
     for number in range(count + above):
-        value = request_value(clientId=f"c{number}", filler="x" * (899_800 if number < count else 1_009_800))
+        value = replace("t", client=f"c{number}", filler="x" * (899_800 if number < count else 1_009_800))
         producer.produce(streams.settings.subscription_events, json.dumps(value), "g")
         if not number % 50:
             producer.flush(60)

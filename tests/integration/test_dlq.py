@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from streaming.cli import main
 from streaming.records.model import Reason, Source, Stream
 from streaming.records.writing import dead_letter
-from tests.support.builders import group_json, request_json, request_value, topic_json
+from tests.support.events import WILD, created, encoded, replace
 from tests.support.running_job import Streams
 
 Dlq = Callable[..., Result]
@@ -41,7 +41,7 @@ def test_dead_letters_are_listed_counted_and_shown(streams: Streams, dlq: Dlq) -
     topic = rejected(streams, Stream.TOPICS, b"{", Reason.NOT_JSON, offset=3)
     rejected(streams, Stream.TOPICS, b"{", Reason.NOT_JSON, offset=3)
     long = rejected(streams, Stream.GROUPS, b"x" * 70_000, Reason.NOT_JSON)
-    request = rejected(streams, Stream.SUBSCRIPTIONS, request_json(), Reason.QUOTA_EXCEEDED, entry=2)
+    request = rejected(streams, Stream.SUBSCRIPTIONS, encoded(replace("t")), Reason.QUOTA_EXCEEDED, entry=2)
     listed = dlq("list")
     assert listed.exit_code == 0
     assert sorted(line.split()[0] for line in listed.stdout.splitlines()) == sorted([topic, long, request])
@@ -52,17 +52,17 @@ def test_dead_letters_are_listed_counted_and_shown(streams: Streams, dlq: Dlq) -
     assert line.startswith(long)
     shown = dlq("show", request)
     assert "it is quota-exceeded" in shown.stdout
-    assert request_json().decode() in shown.stdout
+    assert encoded(replace("t")).decode() in shown.stdout
     assert "70,000 bytes, truncated" in dlq("show", long).stdout
     assert json.loads(dlq("show", topic, "--json").stdout)["original"] == "{"
 
 
 def test_entries_are_written_back_once(streams: Streams, dlq: Dlq) -> None:
     """Under the key of their producers; a trial run writes nothing."""
-    name = rejected(streams, Stream.TOPICS, topic_json(), Reason.NOT_ROUTABLE)
+    name = rejected(streams, Stream.TOPICS, encoded(created()), Reason.NOT_ROUTABLE)
     rejected(streams, Stream.TOPICS, b'{"event":"CREATED","lmqName":"%LMQ%$q$t"}', Reason.NOT_ROUTABLE, offset=1)
-    rejected(streams, Stream.SUBSCRIPTIONS, request_json(), Reason.GROUP_BOUND_ELSEWHERE)
-    kept = rejected(streams, Stream.GROUPS, group_json(), Reason.OUT_OF_RANGE)
+    rejected(streams, Stream.SUBSCRIPTIONS, encoded(replace("t")), Reason.GROUP_BOUND_ELSEWHERE)
+    kept = rejected(streams, Stream.GROUPS, encoded(WILD), Reason.OUT_OF_RANGE)
     reasons = ("--reason", "not-routable", "--reason", "group-bound-elsewhere")
     trial = dlq("replay", *reasons, "--dry-run")
     assert (trial.exit_code, "3 entries would be written" in trial.stderr) == (0, True)
@@ -76,8 +76,8 @@ def test_entries_are_written_back_once(streams: Streams, dlq: Dlq) -> None:
         for message in streams.read(topic)
     ]
     assert sorted(written) == [
-        (b"g", request_json()),
-        (b"p", topic_json()),
+        (b"g", encoded(replace("t"))),
+        (b"p", encoded(created())),
         (b"q", b'{"event":"CREATED","lmqName":"%LMQ%$q$t"}'),
     ]
     assert [line.split()[0] for line in dlq("list").stdout.splitlines()] == [kept]
@@ -89,9 +89,9 @@ def test_entries_are_written_back_once(streams: Streams, dlq: Dlq) -> None:
 
 def test_a_long_entry_is_written_back_whole(streams: Streams, dlq: Dlq) -> None:
     """From the record of which it was a part, as long as Kafka has that record."""
-    long = request_value(clientId="long", filler="é" * 50_000)
+    long = replace("t", client="long", filler="é" * 50_000)
     feed = streams.producer()
-    feed.send(Stream.SUBSCRIPTIONS, {"subscriptionSet": [request_value(), long]}, "g")
+    feed.send(Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t"), long]}, "g")
     feed.flush()
     (record,) = streams.read(streams.settings.subscription_events)
     place = {"partition": record.partition(), "offset": record.offset(), "timestamp": record.timestamp()[1]}

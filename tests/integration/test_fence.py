@@ -15,6 +15,7 @@ from streaming.kafka.permissions import LEASE_SECONDS
 from streaming.local.cluster import SparkCluster
 from streaming.oracle import Effective
 from streaming.records.model import Stream
+from tests.support.events import created, deleted, quota, replace
 from tests.support.processes import eventually
 from tests.support.running_job import (
     POLL_SECONDS,
@@ -29,7 +30,6 @@ from tests.support.running_job import (
     refused,
     running,
 )
-from tests.support.values import created, deleted, quota, replace
 
 PARENTS = 4
 BURST = 6_000

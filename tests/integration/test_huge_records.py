@@ -21,7 +21,7 @@ from streaming.records.model import Reason, Stream
 from streaming.spark import job, positions
 from streaming.spark.route import BEGINNING_BYTES, longest_value
 from tests.support.brokers import SharedBroker, StartBroker
-from tests.support.builders import topic_json
+from tests.support.events import created, encoded
 from tests.support.guarded_streams import GuardedStreams
 from tests.support.processes import eventually
 from tests.support.running_job import Job, Streams, running
@@ -121,7 +121,7 @@ def read(
 def test_the_bounded_source_reads_with_a_password_and_the_least_permissions(
     spark: SparkSession, guarded: GuardedStreams
 ) -> None:
-    guarded.streams.write(guarded.streams.settings.topic_events, (b"", topic_json()))
+    guarded.streams.write(guarded.streams.settings.topic_events, (b"", encoded(created())))
     options = guarded.user("job")
     streams = Streams(guarded.address, guarded.streams.checkpoint, guarded.streams.prefix)
     streams.settings = streams.settings.model_copy(update={"kafka_options": options})
@@ -133,7 +133,7 @@ def test_the_source_reads_with_a_delegation_token(
     spark: SparkSession, guarded: GuardedStreams, tmp_path: Path, *, bounded: bool
 ) -> None:
     """Also where it looks at the sizes of values to plan, which it does for more than 250 records."""
-    guarded.streams.write(guarded.streams.settings.topic_events, *[(b"", topic_json())] * 300)
+    guarded.streams.write(guarded.streams.settings.topic_events, *[(b"", encoded(created()))] * 300)
     login, options = read_options(guarded.user("job")), tmp_path / "without-login.properties"
     options.write_text("\n".join(f"{key}={value}" for key, value in login.items() if key.startswith("ssl.truststore")))
     streams = Streams(guarded.address, guarded.streams.checkpoint, guarded.streams.prefix)
@@ -169,7 +169,7 @@ def test_the_bounded_source_outlives_a_restart_of_the_broker(
     streams = Streams(server.bootstrap_servers, tmp_path / "checkpoint").create(3)
     producer = streams.producer()
     for number in range(RECORDS):
-        producer.send(Stream.TOPICS, topic_json(liteTopic=str(number)), str(number))
+        producer.send(Stream.TOPICS, encoded(created(str(number))), str(number))
     producer.flush()
     settings = streams.settings.model_copy(update={"max_offsets_per_trigger": RECORDS // 30})
     beginning = positions.dump({topic: dict.fromkeys(range(3), EARLIEST) for topic in settings.inputs})
@@ -210,14 +210,14 @@ def test_a_huge_value_in_a_small_batch_is_a_dead_letter(streams: Streams, tmp_pa
     with running(streams, log) as job:
         scene.leads_to(wanted, {"p"})
         begun = time.monotonic()
-        in_one_batch(streams, topic_json(liteTopic="before"), huge(), topic_json(liteTopic="behind"))
+        in_one_batch(streams, encoded(created("before")), huge(), encoded(created("behind")))
         assert_no_room(job)
     with running(streams, log) as job:
         wanted |= {Effective("p", "g", "c", topic) for topic in ("before", "behind")}
         scene.leads_to(wanted, {"p"})
         assert time.monotonic() - begun < LONGEST_SECONDS
         assert "read with bounded memory" in job.said()
-        in_one_batch(streams, huge(), topic_json(liteTopic="later"))  # does no harm any more
+        in_one_batch(streams, huge(), encoded(created("later")))  # does no harm any more
         wanted |= {Effective("p", "g", "c", "later")}
         scene.leads_to(wanted, {"p"})
         scene.born("p", "next")
@@ -244,7 +244,7 @@ def assert_no_room(job: Job) -> None:
 
 def huge() -> bytes:
     """Return a topic event that is far too large, and nearly empty to gzip."""
-    event = topic_json(liteTopic="huge")
+    event = encoded(created("huge"))
     return event[:-1] + b" " * (HUGE_BYTES - len(event)) + event[-1:]
 
 

@@ -25,9 +25,9 @@ from streaming.kafka.topics import configure
 from streaming.oracle import Effective
 from streaming.records.model import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.records.updates import Cause
-from tests.support import values
+from tests.support import events
 from tests.support.brokers import SharedBroker
-from tests.support.builders import request_value
+from tests.support.events import encoded, replace
 from tests.support.inspecting import assert_the_job_explains_itself
 from tests.support.mutations import mutated
 from tests.support.poison import POISON, request
@@ -89,7 +89,7 @@ def rows(parent: str, group: str, client: str, *topics: str, part: str = "") -> 
 
 def hostile() -> dict[bytes, Reason]:
     """Return records that once ended the job, and would end each restart, with the reasons of their dead letters."""
-    request = json.dumps(request_value(topic="harmed", group="hurt", clientId="h")).encode()
+    request = encoded(replace("t", parent="harmed", group="hurt", client="h"))
     looks_signed = b',"sign":"' + b"0" * 32 + b'"}'
     nested = b"[" * 300 + b"]" * 300
     later: bytes = b"[]"
@@ -114,7 +114,7 @@ def valid_and_long() -> Iterator[bytes]:
     """Yield the longest valid request of a client, and requests before it that make the job repeat it."""
     names = {"topic": "harmed", "group": "hurt", "clientId": "h"}
     for changes in ({}, {"action": "COMPLETE_REMOVE", "topic": ..., "liteTopicSet": ...}, {"liteTopicSet": LONG_NAMES}):
-        yield json.dumps(request_value(**{**names, **changes})).encode()
+        yield encoded(replace("t", **{**names, **changes}))
 
 
 def test_records_made_to_end_the_job_are_dead_letters(shared: Shared) -> None:
@@ -281,7 +281,7 @@ def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(shared: 
     feed.send(Stream.SUBSCRIPTIONS, request(group="wild", clientId="w", liteTopicSet=["good__*", "bad*"]), "wild")
     for number, (stream, value, _) in enumerate(POISON):
         feed.send(stream, value, "k")
-        feed.send(Stream.TOPICS, values.created(f"good__{number}"), "p")
+        feed.send(Stream.TOPICS, events.created(f"good__{number}"), "p")
     mixed = {
         "subscriptionSet": [request(clientId=""), request(clientId="ok", liteTopicSet=["good__0"]), request(group=3)]
     }

@@ -19,7 +19,7 @@ from streaming.records.routing import Routing
 from streaming.records.subscribers import SubscriberKey
 from streaming.records.updates import Cause, Op, Update
 from streaming.records.writing import UpdateWriter, update_key
-from tests.support.builders import request_value, topic_value
+from tests.support.events import created, replace
 from tests.support.running_job import Streams
 from tests.support.simulator import Record, Simulation
 
@@ -35,9 +35,9 @@ class Story:
         self.streams, self.folder, self.batch = streams, folder, 0
         self.topic = streams.settings.updates
         self.job = Simulation()
-        self.sends(Stream.SUBSCRIPTIONS, request_value(liteTopicSet=["held", "lost", "stale"]))
-        self.sends(Stream.TOPICS, topic_value(liteTopic="held"))
-        self.sends(Stream.TOPICS, topic_value(liteTopic="lost"))
+        self.sends(Stream.SUBSCRIPTIONS, replace("held", "lost", "stale"))
+        self.sends(Stream.TOPICS, created("held"))
+        self.sends(Stream.TOPICS, created("lost"))
         self.says("ADD", HELD)
         self.says("ADD", STALE)
 
@@ -125,7 +125,7 @@ def test_what_the_job_mends_before_the_check_is_left_to_it(story: Story) -> None
 
     def mends() -> None:
         story.says("ADD", LOST, "REPEATED")
-        story.sends(Stream.TOPICS, topic_value(liteTopic="stale"))
+        story.sends(Stream.TOPICS, created("stale"))
 
     assert story.repair(mends, before_check=True) == set()
     assert {u["cause"] for u in story.streams.updates()} == {"SUBSCRIBED", "REPEATED"}

@@ -29,7 +29,7 @@ from streaming.worker.bounds import bounds_of
 from streaming.worker.quarantine import partition_of
 from streaming.worker.rows import STREAMS, InputRow, InputRows, OutputKind, joined
 from streaming.worker.signature import Signer
-from tests.support.builders import request_value as request
+from tests.support.events import encoded, replace
 from tests.support.histories import history
 from tests.support.poison import HUGE, POISON
 from tests.support.sharded import PARTITION_OF_SHARD
@@ -53,8 +53,8 @@ DEEP = b"[" * 1_005 + b"]" * 1_005
 LONG_NUMBER = b"0." + b"1" * 1_500
 """A number that is too long for the JVM's parser, and not for Python's."""
 LONG_NAME = "x" * (MAX_NAME_BYTES + 1)
-REQUEST = json.dumps(request()).encode()
-SET = json.dumps({"subscriptionSet": [request()]}).encode()
+REQUEST = encoded(replace("t"))
+SET = json.dumps({"subscriptionSet": [replace("t")]}).encode()
 LOOKS_SIGNED = b',"sign":"' + b"0" * 32 + b'"}'
 LIMIT: int = Settings.model_fields["max_value_bytes"].default
 AWKWARD_TOPICS = [
@@ -151,7 +151,7 @@ def test_awkward_names_are_routed_to_the_shard_that_python_knows(spark: SparkSes
             if parent.strip():
                 values.append((Stream.TOPICS, {"event": "CREATED", "parentTopic": parent, "liteTopic": name}))
                 values.append((Stream.TOPICS, {"event": "CREATED", "lmqName": f"%LMQ%${parent}${name}"}))
-                values.append((Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(topic=parent, clientId=name)]}))
+                values.append((Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t", parent=parent, client=name)]}))
                 values.append((Stream.GROUPS, {"group": name, "attributes": {BIND_TOPIC: parent}}))
         values.append((Stream.GROUPS, {"group": name, "attributes": {}}))
     records = numbered(values)
@@ -164,8 +164,8 @@ def test_fields_that_place_other_streams_place_nothing_here(spark: SparkSession,
     good: list[tuple[Stream, dict[str, Any]]] = [
         (Stream.TOPICS, {"event": "CREATED", "parentTopic": "p", "liteTopic": "a__b"}),
         (Stream.TOPICS, {"event": "CREATED", "lmqName": "%LMQ%$p$a__b"}),
-        (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(), request(topic="q")]}),
-        (Stream.SUBSCRIPTIONS, request()),
+        (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t"), replace("t", parent="q")]}),
+        (Stream.SUBSCRIPTIONS, replace("t")),
         (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p"}}),
         (Stream.GROUPS, {"group": "g", "parentTopic": "p", "attributes": {}}),
         (Stream.CLOCK, {"tick": 5}),
@@ -214,7 +214,10 @@ def test_rows_carry_the_place_and_time_of_their_record(spark: SparkSession) -> N
     single = b'{ "topic" : "p", "clientId": "\\u00e9" }'
     records = [
         Record(
-            Stream.SUBSCRIPTIONS, json.dumps({"subscriptionSet": [request(), request(topic="q")]}).encode(), 4, 2**40
+            Stream.SUBSCRIPTIONS,
+            json.dumps({"subscriptionSet": [replace("t"), replace("t", parent="q")]}).encode(),
+            4,
+            2**40,
         ),
         Record(Stream.SUBSCRIPTIONS, single, 5, 6),
     ]
@@ -226,9 +229,18 @@ def test_rows_carry_the_place_and_time_of_their_record(spark: SparkSession) -> N
 
 def test_an_entry_keeps_what_it_says(spark: SparkSession) -> None:
     """The JVM writes it anew, and must not lose digits, characters or order."""
-    entry = request(
+    entry = replace(
+        "z",
+        "a",
+        "é",
+        "😀",
+        'quote"',
+        "back\\slash",
+        "line\nbreak",
+        "\u0001",
+        "\u2028",
+        "/",
         version=2**63 - 1,
-        liteTopicSet=["z", "a", "é", "😀", 'quote"', "back\\slash", "line\nbreak", "\u0001", "\u2028", "/"],
         offsetOption={"type": "OFFSET", "value": -(2**63)},
         further={"float": 0.1, "large": 2**70, "null": None, "list": [[], {}], "": True},
     )
@@ -259,7 +271,7 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     *(
         (
             Stream.SUBSCRIPTIONS,
-            json.dumps({"subscriptionSet": [request(), request()]}).encode() + behind,
+            json.dumps({"subscriptionSet": [replace("t"), replace("t")]}).encode() + behind,
             Reason.NOT_JSON,
         )
         for behind in (b",null],[", b',{"tick":0}],[', b',{}],["')
@@ -272,9 +284,9 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [None]}, Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [[1]]}, Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [{}]}, Reason.MISSING_FIELD),
-    (Stream.SUBSCRIPTIONS, request(topic=5), Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(topic=" "), Reason.BLANK_NAME),
-    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(version=2**63)]}, Reason.OUT_OF_RANGE),
+    (Stream.SUBSCRIPTIONS, replace("t", parent=5), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, replace("t", parent=" "), Reason.BLANK_NAME),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t", version=2**63)]}, Reason.OUT_OF_RANGE),
     (Stream.SUBSCRIPTIONS, b'{"topic":"q",' + REQUEST[1:], Reason.DUPLICATE_FIELD),
     (Stream.SUBSCRIPTIONS, REQUEST[:-1] + b',"topic":"q"}', Reason.DUPLICATE_FIELD),
     (Stream.SUBSCRIPTIONS, REQUEST[:-1] + b',"group":"h"}', Reason.DUPLICATE_FIELD),
@@ -301,8 +313,8 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.SUBSCRIPTIONS, b'{"subscriptionSet":[%b,"later":%b}]}' % (REQUEST[:-1], DEEP[705:-705]), Reason.TOO_DEEP),
     (Stream.SUBSCRIPTIONS, REQUEST[:-1] + b',"x":' + LONG_NUMBER + b"}", Reason.NOT_ROUTABLE),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [None] * 1_024, "pad": "x" * 900_000}, Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(topic=LONG_NAME), Reason.NAME_TOO_LONG),
-    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(topic=LONG_NAME)]}, Reason.NAME_TOO_LONG),
+    (Stream.SUBSCRIPTIONS, replace("t", parent=LONG_NAME), Reason.NAME_TOO_LONG),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t", parent=LONG_NAME)]}, Reason.NAME_TOO_LONG),
     (Stream.TOPICS, {"event": "CREATED", "parentTopic": LONG_NAME, "liteTopic": "t"}, Reason.NAME_TOO_LONG),
     (Stream.TOPICS, {"event": "CREATED", "lmqName": f"%LMQ%${LONG_NAME}$t"}, Reason.NAME_TOO_LONG),
     (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: LONG_NAME}}, Reason.NAME_TOO_LONG),
@@ -310,8 +322,8 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     *(
         (stream, {**value, "pad": "x" * PIECE_BYTES}, Reason.NAME_TOO_LONG)
         for stream, value in (
-            (Stream.SUBSCRIPTIONS, request(topic=LONG_NAME)),
-            (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(topic=LONG_NAME)]}),
+            (Stream.SUBSCRIPTIONS, replace("t", parent=LONG_NAME)),
+            (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t", parent=LONG_NAME)]}),
             (Stream.TOPICS, {"event": "CREATED", "parentTopic": LONG_NAME, "liteTopic": "t"}),
             (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: LONG_NAME}}),
             (Stream.CLOCK, {"wake": 5, "parentTopic": LONG_NAME, "shard": 0}),
@@ -320,9 +332,9 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     *(
         (stream, json.dumps({**value, "pad": "x" * LIMIT}).encode()[:-1] + LOOKS_SIGNED, Reason.VALUE_TOO_LARGE)
         for stream, value in (
-            (Stream.SUBSCRIPTIONS, request()),
-            (Stream.SUBSCRIPTIONS, request(asOf=[0, 0, 0])),
-            (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request()] * 3}),
+            (Stream.SUBSCRIPTIONS, replace("t")),
+            (Stream.SUBSCRIPTIONS, replace("t", asOf=[0, 0, 0])),
+            (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t")] * 3}),
             (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p"}}),
             (Stream.TOPICS, {"event": "CREATED", "parentTopic": "p", "liteTopic": "t"}),
             (Stream.CLOCK, {"tick": 1}),
@@ -332,11 +344,11 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.TOPICS, b"\xff" * (LIMIT + 1), Reason.VALUE_TOO_LARGE),
     (Stream.TOPICS, b"x" * LIMIT, Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, b"x" * LIMIT + SIGNER.sign(b"{}"), Reason.VALUE_TOO_LARGE),
-    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request()] * 1_025}, Reason.OUT_OF_RANGE),
-    (Stream.SUBSCRIPTIONS, request(liteTopicSet=[str(number) for number in range(20_001)]), Reason.OUT_OF_RANGE),
-    (Stream.SUBSCRIPTIONS, request(liteTopicSet=["a", HUGE]), Reason.NAME_TOO_LONG),
-    (Stream.SUBSCRIPTIONS, request(asOf=[0, 0, 0]), Reason.RESERVED_FIELD),
-    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(expired=True)]}, Reason.RESERVED_FIELD),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t")] * 1_025}, Reason.OUT_OF_RANGE),
+    (Stream.SUBSCRIPTIONS, replace(*[str(number) for number in range(20_001)]), Reason.OUT_OF_RANGE),
+    (Stream.SUBSCRIPTIONS, replace("a", HUGE), Reason.NAME_TOO_LONG),
+    (Stream.SUBSCRIPTIONS, replace("t", asOf=[0, 0, 0]), Reason.RESERVED_FIELD),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t", expired=True)]}, Reason.RESERVED_FIELD),
     (Stream.GROUPS, {"group": "g", "attributes": {}, "parentTopic": "p", "boundTo": "q"}, Reason.RESERVED_FIELD),
     (Stream.CLOCK, b'{"tick":5,"x":NaN}', Reason.NOT_JSON),
     (Stream.CLOCK, b'{"tick":5,"x":-Infinity}', Reason.NOT_JSON),
@@ -372,10 +384,10 @@ def test_exactly_one_key_reports_a_bad_entry(spark: SparkSession, routing: Routi
     [
         (Stream.SUBSCRIPTIONS, {"subscriptionSet": [None] * 1_024, "pad": "x" * 900_000}, 1),
         (Stream.SUBSCRIPTIONS, {"subscriptionSet": [None] * 900_000}, 1),
-        (Stream.SUBSCRIPTIONS, request(topic="x" * 900_000), 1),
+        (Stream.SUBSCRIPTIONS, replace("t", parent="x" * 900_000), 1),
         (Stream.TOPICS, {"event": "CREATED", "parentTopic": "x" * 900_000, "liteTopic": "t"}, 1),
-        (Stream.SUBSCRIPTIONS, request(pad="x" * 900_000), 4),
-        (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(pad="x" * 1_000)] * 900}, 4),
+        (Stream.SUBSCRIPTIONS, replace("t", pad="x" * 900_000), 4),
+        (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("t", pad="x" * 1_000)] * 900}, 4),
         (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p"}, "pad": "x" * 900_000}, 4),
         (Stream.CLOCK, {"tick": 1, "pad": "x" * 900_000}, coordinator.BUCKETS),
     ],
@@ -391,7 +403,7 @@ def test_nothing_multiplies_a_record(spark: SparkSession, stream: Stream, value:
 @pytest.mark.rule("bounds")
 def test_a_long_record_comes_to_many_shards_one_by_one(spark: SparkSession) -> None:
     """All of its rows together have more than Java's memory."""
-    (record,) = numbered([(Stream.SUBSCRIPTIONS, request(x="y" * 900_000))])
+    (record,) = numbered([(Stream.SUBSCRIPTIONS, replace("t", x="y" * 900_000))])
     rows = route(frame(spark, [record]), settings_of(Routing({"p": 2_500})))
     ((shards, size),) = rows.agg(F.count_distinct("parent", "shard"), F.sum(F.length("payload"))).collect()
     assert (shards, size) == (2_501, 2_501 * len(record.value or b""))
@@ -400,8 +412,8 @@ def test_a_long_record_comes_to_many_shards_one_by_one(spark: SparkSession) -> N
 @pytest.mark.rule("bounds")
 def test_what_is_long_comes_whole(spark: SparkSession) -> None:
     """In pieces that Python joins: single requests and those of a set, on all of their keys, to the byte."""
-    single = json.dumps(request(x="é" * 100_000)).encode()
-    entries = [request(clientId=f"c{number}", x="ab" * (PIECE_BYTES // 2 + number)) for number in range(-30, 3, 3)]
+    single = encoded(replace("t", x="é" * 100_000))
+    entries = [replace("t", client=f"c{number}", x="ab" * (PIECE_BYTES // 2 + number)) for number in range(-30, 3, 3)]
     records = numbered([(Stream.SUBSCRIPTIONS, single), (Stream.SUBSCRIPTIONS, {"subscriptionSet": entries})])
     found = rows_by_key(spark, records, Routing({"p": 2}))
     assert len(found) == 3
@@ -442,7 +454,7 @@ def test_any_pieces_of_json_are_reported_once(spark: SparkSession) -> None:
     """Whatever stands before and behind them; none stops the query."""
     event = '{"event":"CREATED","parentTopic":"p","liteTopic":"t"}'
     group = json.dumps({"group": "g", "attributes": {BIND_TOPIC: "p"}})
-    whole = [json.dumps(request()), json.dumps({"subscriptionSet": [request()]}), event, group, '{"tick":1}']
+    whole = [json.dumps(replace("t")), json.dumps({"subscriptionSet": [replace("t")]}), event, group, '{"tick":1}']
     pieces = ["[", "]", "{", "}", ",", ":", '"', "null", "1", '"tick":', '{"tick":', "\\", " ", "//", *whole]
     random = Random(1)
     texts = {"".join(random.choices(pieces, k=random.randint(1, 6))).encode() for _ in range(1_500)}
@@ -463,7 +475,14 @@ def is_json(data: bytes) -> bool:
 @pytest.mark.rule("blank-names")
 @pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
 def test_good_entries_beside_bad_ones_are_applied(spark: SparkSession, routing: Routing) -> None:
-    entries = [request(clientId=""), None, request(clientId="one"), request(topic=""), request(clientId="two"), {}]
+    entries = [
+        replace("t", client=""),
+        None,
+        replace("t", client="one"),
+        replace("t", parent=""),
+        replace("t", client="two"),
+        {},
+    ]
     records = numbered(
         [
             (Stream.SUBSCRIPTIONS, {"subscriptionSet": entries}),

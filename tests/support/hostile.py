@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Final
 
 from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD, Stream
-from tests.support.builders import request_value, topic_value
+from tests.support.events import created, encoded, replace
 from tests.support.mutations import mutate, mutated
 
 PARENT: Final = "evil"
@@ -35,7 +35,7 @@ def nested(depth: int) -> str:
 
 
 def _request(**changes: Any) -> dict[str, Any]:
-    return request_value(**{"topic": PARENT, "group": GROUP, "clientId": "hostile", **changes})
+    return replace("t", **{"topic": PARENT, "group": GROUP, "clientId": "hostile", **changes})
 
 
 def _subscription(**changes: Any) -> Sent:
@@ -43,7 +43,7 @@ def _subscription(**changes: Any) -> Sent:
 
 
 def _topic(name: str, **changes: Any) -> Sent:
-    return Stream.TOPICS, json.dumps(topic_value(parentTopic=PARENT, liteTopic=name, **changes)).encode()
+    return Stream.TOPICS, encoded(created(name, parent=PARENT, **changes))
 
 
 def _with_raw(field: str, text: str, **changes: Any) -> Sent:

@@ -7,10 +7,10 @@ from click.testing import CliRunner
 
 from streaming.cli import main
 from streaming.inspect import Filter, Inspector, PairVerdict
-from tests.support import values
+from tests.support import events
 from tests.support.running_job import TOPIC_SETTINGS, Streams
 
-MOVED = values.wildcard(parent="elsewhere")
+MOVED = events.wildcard(parent="elsewhere")
 """Attributes that would move the group `g`."""
 
 

@@ -1,31 +1,56 @@
 """Damaged records: valid bytes with random changes."""
 
-import json
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
-from streaming.records.model import BIND_TOPIC, WILDCARD, Stream
-from tests.support.builders import request_value, topic_value
+from streaming.records.model import Stream
+from tests.support.events import created, encoded, leave, quota, replace, sql, tick, wake, with_attributes
 
-VICTIMS: list[tuple[Stream, bytes]] = [
-    (stream, json.dumps(value).encode())
-    for stream, value in (
-        (Stream.TOPICS, topic_value(parentTopic="victim", liteTopic="a__b", ttlMs=60_000, tags="x")),
-        (Stream.TOPICS, {"event": "DELETED", "lmqName": "%LMQ%$victim$a__b"}),
-        (Stream.SUBSCRIPTIONS, request_value(topic="victim", group="hurt", liteTopicSet=["a__*", "**"], version=7)),
-        (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request_value(topic="victim", group="hurt")] * 2}),
-        (Stream.SUBSCRIPTIONS, request_value(action="COMPLETE_REMOVE", topic=..., group="hurt")),
-        (
-            Stream.SUBSCRIPTIONS,
-            request_value(group="hurt", topic="victim", selector={"type": "SQL92", "expression": "a > 1"}),
+NOW = 1_000_000_000_000
+"""Time of these records, in ms: long before any time that a running job has."""
+
+VICTIMS: list[tuple[Stream, dict[str, Any]]] = [
+    (Stream.TOPICS, created("a__b", "victim", tags="x", properties={"a": "1"}, timestamp=NOW, ttlMs=60_000)),
+    (Stream.TOPICS, {"event": "DELETED", "lmqName": "%LMQ%$victim$a__b"}),
+    (
+        Stream.SUBSCRIPTIONS,
+        replace(
+            "t", parent="victim", group="hurt", version=7, dialect="mqtt", policy=None, delivery="per-client",
+            offsetOption={"type": "OFFSET", "value": 3}, selector=sql("a > 1"),
         ),
-        (Stream.GROUPS, {"group": "hurt", "attributes": {BIND_TOPIC: "victim", WILDCARD: "true"}}),
-        (Stream.GROUPS, {"group": "hurt", "attributes": {}, "parentTopic": "victim"}),
-        (Stream.CLOCK, {"tick": 1_000_000_000_000}),
-        (Stream.CLOCK, {"alarm": 1_000_000_000_000, "parentTopic": "victim", "shard": 0}),
-        (Stream.CLOCK, {"wake": 1_000_000_000_000, "parentTopic": "victim", "shard": 0}),
-    )
-]
+    ),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("a__*", "**", parent="victim", group="hurt")] * 2}),
+    (Stream.SUBSCRIPTIONS, leave(parent=..., group="hurt", version=3)),
+    (
+        Stream.SUBSCRIPTIONS,
+        leave(
+            parent="victim", group="hurt", asOf=[0, 1, NOW], through=[0, 1, NOW], laterCount=1, continues=True,
+            ends={"literal": {"place": [0, 1, NOW], "version": 3, "known": 2}},
+            later=[replace("t", place=[0, 2, NOW], client=..., group=..., parent=...)],
+        ),
+    ),
+    (Stream.GROUPS, quota(3, group="hurt", parent="victim")),
+    (Stream.GROUPS, with_attributes({}, "hurt", parentTopic="victim", boundTo="q", supersededBy=[0, 1, 2])),
+    (Stream.CLOCK, tick(NOW)),
+    (Stream.CLOCK, {"tick": 0, "inquiry": {"id": "i", "ask": "explain", "client": "c", "topic": "t", "group": "hurt"}}),
+    (Stream.CLOCK, {"alarm": NOW, "parentTopic": "victim", "shard": 0}),
+    (Stream.CLOCK, wake(NOW, "victim", 1)),
+    (
+        Stream.CLOCK,
+        {
+            **wake(0, "victim"),
+            "inquiry": {"id": "i", "ask": "plan", "stream": "topics", "record": created(parent="victim")},
+        },
+    ),
+    (
+        Stream.CLOCK,
+        {
+            **wake(0, "victim"),
+            "inquiry": {"id": "i", "ask": "topics", "pattern": "*", "dialect": "lite", "cursor": 0, "limit": 1},
+        },
+    ),
+]  # fmt: skip
 """Valid records on which no test depends, with names that few changes cannot turn into other names."""
 
 _TOKENS = [
@@ -36,7 +61,8 @@ _TOKENS = [
 
 def mutated(random: Random, count: int) -> Iterator[tuple[Stream, bytes]]:
     for _ in range(count):
-        stream, value = random.choice(VICTIMS)
+        stream, victim = random.choice(VICTIMS)
+        value = encoded(victim)
         for _ in range(random.randint(1, 4)):
             value = mutate(random, value)
         yield stream, value

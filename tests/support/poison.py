@@ -5,15 +5,10 @@ from functools import partial
 from typing import Any
 
 from streaming.records.model import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
-from tests.support.builders import request_value, topic_value
+from tests.support.events import created, replace
 
-request = partial(request_value, group="literal")
+request = partial(replace, "t", group="literal")
 """A valid request of a literal group, with changes."""
-
-
-def created(topic: Any, **changes: Any) -> dict[str, Any]:
-    return topic_value(liteTopic=topic, **changes)
-
 
 HUGE = "x" * (MAX_NAME_BYTES + 1)
 POISON: list[tuple[Stream, Any, Reason]] = [
@@ -30,7 +25,7 @@ POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.TOPICS, created({"a": 1}), Reason.WRONG_TYPE),
     (Stream.TOPICS, created(None), Reason.MISSING_FIELD),
     (Stream.TOPICS, created(" "), Reason.BLANK_NAME),
-    (Stream.TOPICS, created("t1", parentTopic=""), Reason.BLANK_NAME),
+    (Stream.TOPICS, created("t1", parent=""), Reason.BLANK_NAME),
     (Stream.TOPICS, created("t1", event="RENAMED"), Reason.UNKNOWN_EVENT),
     (Stream.TOPICS, created("t1", ttlMs="soon"), Reason.WRONG_TYPE),
     (Stream.TOPICS, created("t1", ttlMs=0), Reason.OUT_OF_RANGE),
@@ -47,11 +42,11 @@ POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.SUBSCRIPTIONS, json.dumps(request(liteTopicSet=["tail"])).encode() + b"{}", Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, request(action="SUBSCRIBE"), Reason.UNKNOWN_ACTION),
     (Stream.SUBSCRIPTIONS, request(action=...), Reason.MISSING_FIELD),
-    (Stream.SUBSCRIPTIONS, request(clientId=" "), Reason.BLANK_NAME),
-    (Stream.SUBSCRIPTIONS, request(clientId=7), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(client=" "), Reason.BLANK_NAME),
+    (Stream.SUBSCRIPTIONS, request(client=7), Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, request(group=""), Reason.BLANK_NAME),
-    (Stream.SUBSCRIPTIONS, request(topic=""), Reason.BLANK_NAME),
-    (Stream.SUBSCRIPTIONS, request(topic=...), Reason.MISSING_FIELD),
+    (Stream.SUBSCRIPTIONS, request(parent=""), Reason.BLANK_NAME),
+    (Stream.SUBSCRIPTIONS, request(parent=...), Reason.MISSING_FIELD),
     (Stream.SUBSCRIPTIONS, request(liteTopicSet=...), Reason.MISSING_FIELD),
     (Stream.SUBSCRIPTIONS, request(liteTopicSet="t"), Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, request(liteTopicSet=["t", 5]), Reason.WRONG_TYPE),
@@ -65,10 +60,10 @@ POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.SUBSCRIPTIONS, request(selector="TagA"), Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, request(selector={"type": "SQL92", "expression": "a >"}), Reason.INVALID_SELECTOR),
     (Stream.SUBSCRIPTIONS, request(selector={"type": "XPATH", "expression": "//a"}), Reason.INVALID_SELECTOR),
-    (Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", topic="", group=7), Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(group="wild", topic="q", liteTopicSet=["*"]), Reason.GROUP_BOUND_ELSEWHERE),
+    (Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", parent="", group=7), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(group="wild", parent="q", liteTopicSet=["*"]), Reason.GROUP_BOUND_ELSEWHERE),
     (Stream.SUBSCRIPTIONS, request(group="wild", dialect="mqtt", liteTopicSet=["+/#/c"]), Reason.INVALID_PATTERN),
-    (Stream.SUBSCRIPTIONS, request(group="wild", clientId="w2", liteTopicSet=["a*"]), Reason.INVALID_PATTERN),
+    (Stream.SUBSCRIPTIONS, request(group="wild", client="w2", liteTopicSet=["a*"]), Reason.INVALID_PATTERN),
     (Stream.GROUPS, b"nope", Reason.NOT_JSON),
     (Stream.GROUPS, None, Reason.NOT_JSON),
     (Stream.GROUPS, {"group": "g"}, Reason.MISSING_FIELD),

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming.oracle import Effective
 from streaming.records.model import Stream
-from tests.support import values
+from tests.support import events
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Job, Streams
 
@@ -27,26 +27,26 @@ class Scene:
 
     def group(self, name: str, parent: str, **attributes: str) -> None:
         """Send the attributes of a wildcard group."""
-        self.send(Stream.GROUPS, values.wildcard(group=name, parent=parent, **attributes), name)
+        self.send(Stream.GROUPS, events.wildcard(group=name, parent=parent, **attributes), name)
 
     def asks(self, client: str, group: str, parent: str, *entries: str, **fields: Any) -> None:
         """Send a request, by default COMPLETE_ADD."""
-        request = values.replace(*entries, client=client, group=group, parent=parent, **fields)
+        request = events.replace(*entries, client=client, group=group, parent=parent, **fields)
         self.send(Stream.SUBSCRIPTIONS, request, group)
 
     def born(self, parent: str, *topics: str, **fields: Any) -> None:
         """Create topics."""
         for topic in topics:
-            self.send(Stream.TOPICS, values.created(topic, parent, **fields), parent)
+            self.send(Stream.TOPICS, events.created(topic, parent, **fields), parent)
 
     def gone(self, parent: str, *topics: str) -> None:
         """Delete topics."""
         for topic in topics:
-            self.send(Stream.TOPICS, values.deleted(topic, parent), parent)
+            self.send(Stream.TOPICS, events.deleted(topic, parent), parent)
 
     def tick(self, time: int) -> None:
         """Send a tick with this time, in milliseconds."""
-        self.send(Stream.CLOCK, values.tick(time), "tick")
+        self.send(Stream.CLOCK, events.tick(time), "tick")
 
     def send(self, stream: Stream, value: bytes | dict[str, Any], key: str) -> None:
         """Send any other record."""

@@ -15,6 +15,7 @@ from streaming.state.client import Ignored
 from streaming.storage.journal import Archive, Journal
 from streaming.worker import Worker, WorkerConfig, process
 from streaming.worker.rows import InputRow, InputRows, Output, OutputKind
+from tests.support.events import Event, encoded
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
 """Numbers of the input streams in rows."""
@@ -23,9 +24,9 @@ HOME = COORDINATOR, bucket_of("g")
 """Key of the coordinator for group `g`."""
 
 
-def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> InputRow:
+def row(stream: int, payload: Event | bytes | None, offset: int = 0, entry: int = 0) -> InputRow:
     """Return the row of an entry."""
-    return InputRow(stream, 0, offset, entry, 1_000 + offset, payload)
+    return InputRow(stream, 0, offset, entry, 1_000 + offset, None if payload is None else encoded(payload))
 
 
 class Memory(dict[str, bytes]):

@@ -21,6 +21,8 @@ from streaming.records.updates import Cause, Op, Problem, Update
 from streaming.state import Shard, ShardDelta, ShardState
 from streaming.state.client import Ignored, Interest
 from streaming.tuning import DEFAULT_TUNING, Tuning
+from tests.support import events
+from tests.support.events import parsed
 from tests.support.states import decode, encode
 
 STREAM_NAMES: dict[type[Event], str] = {
@@ -121,7 +123,7 @@ class Story:
 
     tuning = DEFAULT_TUNING
 
-    def __init__(self, *first: Event, shard: Shard | None = None) -> None:
+    def __init__(self, *first: events.Event | Event, shard: Shard | None = None) -> None:
         self.shard = shard or Shard("p")
         self.state = ShardState(inner_multi=self.shard.inner_multi)
         self.offset = 0
@@ -130,9 +132,9 @@ class Story:
         self.expansion: Found
         self.then(*first)
 
-    def then(self, *events: Event) -> set[Said]:
+    def then(self, *events: events.Event | Event) -> set[Said]:
         """Run a micro-batch with the next offsets, and return its updates, which must be distinct."""
-        sourced = [(self._source(event), event) for event in events]
+        sourced = [(self._source(event), event) for event in map(_parsed, events)]
         before = encode(self.state)
         self.expansion = expanded(self.state, sourced, self.shard, self.tuning)
         by_column = expanded(self.state, concat(sourced), self.shard, replaced(self.tuning, columnar_min_topics=1))
@@ -195,6 +197,10 @@ class Story:
     def _source(self, event: Event) -> Source:
         self.offset += 1
         return Source(STREAM_NAMES[type(event)], self.partition, self.offset, 0, 1_000 + self.offset)
+
+
+def _parsed(event: events.Event | Event) -> Event:
+    return parsed(event) if isinstance(event, dict) else event
 
 
 def _comparable(found: Found) -> tuple[Any, ...]:

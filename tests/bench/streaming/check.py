@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from matcher import matches
 from tests.bench.streaming.workload import GROUP
-from tests.support import values
+from tests.support import events
 from tests.support.tail import Tail
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def check(driver: Driver, bootstrap_servers: str) -> None:
         reader = Reader(tail)
         for event, named in (("CREATED", topics), ("CREATED", topics), ("DELETED", topics[::4])):
             for parent, topic in named:
-                driver.send({**values.created(topic, parent, timestamp=0), "event": event})
+                driver.send({**events.created(topic, parent, timestamp=0), "event": event})
         there = [topic for topic in driver.workload.made if topic not in ended]
         wanted = {
             (parent, GROUP.format(parent=parent), client, topic): tuple(sorted(patterns))
@@ -97,9 +97,9 @@ def check(driver: Driver, bootstrap_servers: str) -> None:
         reader.expect(wanted, "topics that come and go")
         parent = driver.workload.parents[0]
         names = {"client": LATE, "group": GROUP.format(parent=parent), "parent": parent}
-        driver.send(values.replace(*LATE_PATTERNS, **names, version=1))
+        driver.send(events.replace(*LATE_PATTERNS, **names, version=1))
         reader.expect(wanted | _late(there, parent), "a client that comes late")
-        driver.send(values.leave(*LATE_PATTERNS, **names, version=2))
+        driver.send(events.leave(*LATE_PATTERNS, **names, version=2))
         reader.expect(wanted, "a client that leaves")
     driver.skip()
 

@@ -24,9 +24,9 @@ from streaming.records.model import Stream
 from tests.bench.streaming.check import Wrong
 from tests.bench.streaming.cpu import descendants
 from tests.bench.streaming.workload import Workload
-from tests.support import values
+from tests.support import events
+from tests.support.events import Event, stream_of
 from tests.support.running_job import TOPIC_SETTINGS
-from tests.support.values import Event, stream_of
 
 PARTITIONS = 2
 READY_SECONDS = 180
@@ -175,7 +175,7 @@ class Driver:
     def burst(self, count: int) -> float:
         """Seconds until the broker has the last update of so many topic events; no consumer reads them meanwhile."""
         topics = self.workload.topics(count)
-        payloads = [(parent, json.dumps(values.created(topic, parent, timestamp=0))) for parent, topic in topics]
+        payloads = [(parent, json.dumps(events.created(topic, parent, timestamp=0))) for parent, topic in topics]
         wanted = count * max(self._system.counts, self._system.records)
         wanted = wanted or sum(len(self.workload.subscribers(*topic)) for topic in topics)
         before = self.written()
@@ -298,4 +298,4 @@ class Driver:
         return done
 
     def _create(self, parent: str, topic: str) -> None:
-        self.send(values.created(topic, parent, timestamp=int(time.time() * 1000)))
+        self.send(events.created(topic, parent, timestamp=int(time.time() * 1000)))

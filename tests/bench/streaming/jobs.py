@@ -18,7 +18,7 @@ from tests.bench.streaming.cpu import cpu_seconds, worker_bytes, worker_memory
 from tests.bench.streaming.driver import JOB, Driver, System
 from tests.bench.streaming.run import ALONE_RATE, at_rate
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
-from tests.support import values
+from tests.support import events
 from tests.support.scene import repeated
 
 MB = 1_000_000
@@ -141,11 +141,11 @@ def wide() -> None:
     with broker_and_folder() as (broker, folder), _filled(JOB, broker, folder, options.topics) as driver:
         before = worker_bytes(driver.pid)
         parent = driver.workload.parents[0]
-        driver.send(values.wildcard(group="other", parent="other"))
-        driver.send(values.replace("*", client="narrow", group="other", parent="other"))
+        driver.send(events.wildcard(group="other", parent="other"))
+        driver.send(events.replace("*", client="narrow", group="other", parent="other"))
         time.sleep(3)
         start = time.perf_counter()
-        driver.send(values.replace("**", client="wide", group=GROUP.format(parent=parent), parent=parent))
+        driver.send(events.replace("**", client="wide", group=GROUP.format(parent=parent), parent=parent))
         with worker_memory(driver.pid) as memory:
             seconds, updates, waits = _follow(driver, options.topics, start)
     figures = {
@@ -168,7 +168,7 @@ def _follow(driver: Driver, topics: int, start: float) -> tuple[float, int, list
         if updates < topics and time.perf_counter() - start >= number / WIDE_RATE:
             topic = f"topic{number}"
             sent[topic] = time.perf_counter()
-            driver.send(values.created(topic, parent="other", timestamp=0))
+            driver.send(events.created(topic, parent="other", timestamp=0))
             number += 1
         for update in driver.read():
             if update["clientId"] == "narrow":
@@ -217,7 +217,7 @@ def _questions(inspector: Inspector, workload: Workload) -> dict[str, Callable[[
     region, group = topic.partition("__")[0], GROUP.format(parent=parent)
 
     def plan(pattern: str) -> object:
-        return inspector.plan(values.replace(pattern, client="new", group=group, parent=parent, version=1))
+        return inspector.plan(events.replace(pattern, client="new", group=group, parent=parent, version=1))
 
     return {
         "explain": lambda: inspector.explain(client, topic),

@@ -25,7 +25,7 @@ from tests.bench.command import broker_and_folder, by_column, in_turn, parsed, s
 from tests.bench.streaming.cpu import worker_bytes
 from tests.bench.streaming.driver import JOB, NO_OP, PATCHED, Driver, System
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
-from tests.support import values
+from tests.support import events
 
 TWO_STAGES = replace(NO_OP, name="two-stages", command=[*NO_OP.command, "two-stages"])
 WHOLE = replace(JOB, name="whole", command=[*PATCHED, "whole"])
@@ -97,10 +97,10 @@ def eager(driver: Driver, number: int) -> float:
     group, topics = GROUP.format(parent=parent), workload.held[parent, tenant]
     names = {"client": f"eager{number}", "group": group, "parent": parent}
     start = time.perf_counter()
-    driver.send(values.replace(f"*__{tenant}__*", **names))
+    driver.send(events.replace(f"*__{tenant}__*", **names))
     driver.wait(topics, start)
     seconds = time.perf_counter() - start
-    driver.send(values.leave(**names))
+    driver.send(events.leave(**names))
     driver.wait(2 * topics, time.perf_counter())  # a tombstone each
     return seconds
 
@@ -110,7 +110,7 @@ def mixed(driver: Driver, case: Case, number: int) -> float:
     for client in range(REQUESTS):
         parent = driver.workload.parents[client % case.parents]
         names = {"client": CLIENT.format(number=client), "group": GROUP.format(parent=parent), "parent": parent}
-        driver.send(values.add(f"nowhere__{number}", **names, version=2 + number))
+        driver.send(events.add(f"nowhere__{number}", **names, version=2 + number))
     return driver.burst(case.batch)
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer
 
 from streaming.records.model import Stream
 from tests.bench.command import broker_and_folder, parsed, show
-from tests.support import values
+from tests.support import events
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, REEXPAND, SETTLE_SECONDS, START_SECONDS, Job, Streams
 
@@ -63,8 +63,8 @@ class KilledJob:
         self._updates = Consumer({**options, "group.id": uuid4().hex})
         self._updates.subscribe([streams.settings.updates])
         self._created = self._drivers_started = 0
-        self._feed.send(Stream.GROUPS, values.WILD, "g")
-        self._feed.send(Stream.SUBSCRIPTIONS, values.replace("**"), "g")
+        self._feed.send(Stream.GROUPS, events.WILD, "g")
+        self._feed.send(Stream.SUBSCRIPTIONS, events.replace("**"), "g")
         self._start(topics)
 
     def recover(self) -> None:
@@ -80,7 +80,7 @@ class KilledJob:
         for _ in range(topics):
             self._created += 1
             name = f"eu__{self._created}__created"
-            self._feed.send(Stream.TOPICS, values.created(name), "p")
+            self._feed.send(Stream.TOPICS, events.created(name), "p")
         self._feed.flush()
         return name
 

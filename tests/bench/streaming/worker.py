@@ -28,8 +28,8 @@ from streaming.worker.process import without_collection
 from streaming.worker.rows import Output, OutputKind
 from tests.bench.command import milliseconds, parsed, show
 from tests.bench.streaming.workload import Workload
-from tests.support import values
-from tests.support.builders import bound, replace, request_value
+from tests.support import events
+from tests.support.events import exclusive, quota, replace
 from tests.support.story import Story
 
 GROUPS, SUBSCRIPTIONS, TOPICS, _ = range(4)
@@ -59,7 +59,7 @@ class Keys:
         self._offset = 0
         self._states: dict[Key, bytes | None] = {}
 
-    def row(self, stream: int, event: values.Event) -> InputRow:
+    def row(self, stream: int, event: events.Event) -> InputRow:
         """Return the input row of the next event."""
         self._offset += 1
         return InputRow(stream, 0, self._offset, 0, self._offset, orjson.dumps(event))
@@ -101,7 +101,7 @@ class Parents(Keys):
         """Create topics on each key; return milliseconds per key."""
         rows: dict[Key, list[InputRow]] = {}
         for parent, topic in self._workload.topics(topics * len(self._workload.parents)):
-            event = values.created(topic, parent, timestamp=1)
+            event = events.created(topic, parent, timestamp=1)
             rows.setdefault((parent, 0), []).append(self.row(TOPICS, event))
         return 1_000 * self.visit(rows).seconds / len(rows)
 
@@ -139,7 +139,7 @@ def resync() -> None:
     """
     options = parsed(resync, clients=(10_000, "clients"), rounds=(5, "repetitions"))
     keys = Keys()
-    groups = [values.wildcard(group=f"group{number:03}") for number in range(100)]
+    groups = [events.wildcard(group=f"group{number:03}") for number in range(100)]
     keys.visit({("p", 0): [keys.row(GROUPS, group) for group in groups]})
 
     def ask() -> Visit:
@@ -148,7 +148,7 @@ def resync() -> None:
             group = f"group{number % 100:03}"
             patterns = [f"region{number % 50}__*__kind{kind}" for kind in range(10)]
             client = f"10.0.{number // 256}.{number % 256}@1"
-            request = values.replace(*patterns, client=client, group=group, version=1)
+            request = events.replace(*patterns, client=client, group=group, version=1)
             for key in (("p", 0), (coordinator.COORDINATOR, coordinator.bucket_of(group))):
                 rows.setdefault(key, []).append(keys.row(SUBSCRIPTIONS, request))
         return keys.visit(rows)
@@ -208,7 +208,7 @@ def inquiry() -> None:
     """
     options = parsed(inquiry, topics=(1_000_000, "of the shard"))
     topics: int = options.topics
-    groups = [bound("g", quota=-1), bound("q", quota=2_000), bound("x", exclusive=True, quota=-1)]
+    groups = [quota(-1, group="g"), quota(2_000, group="q"), exclusive(group="x", quota=str(-1))]
     requests = [replace(f"t__{number}__*", client=f"c{number}") for number in range(1_000)]
     rivals = [replace("t__5__*", client=f"e{number}", group="x") for number in range(3)]
     state = Story(*groups, *requests, replace("t__**", client="cq", group="q"), *rivals).state
@@ -222,7 +222,7 @@ def inquiry() -> None:
 
 def _answers(state: ShardState, topics: int) -> dict[str, Callable[[], Any]]:
     shard = Shard("p")
-    wide = Question("q", Ask.PLAN, stream="subscriptions", record=request_value(clientId="new", liteTopicSet=["**"]))
+    wide = Question("q", Ask.PLAN, stream="subscriptions", record=replace("**", client="new"))
     further = dataclasses.replace(wide, cursor=topics // 2, group="g", client="new")
     planned = read(wide, "s", 0)
     by_pattern = Question("q", Ask.TOPICS, pattern="t__999__*", cursor=topics // 2)

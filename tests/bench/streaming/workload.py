@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from random import Random
 
 from matcher import PatternIndex
-from tests.support import values
-from tests.support.values import Event
+from tests.support import events
+from tests.support.events import Event
 
 GROUP = "group-{parent}"
 CLIENT = "client{number:02}"
@@ -40,14 +40,14 @@ class Workload:
     def group_events(self) -> Iterator[Event]:
         """A wildcard group for each parent."""
         for parent in self.parents:
-            yield values.wildcard(group=GROUP.format(parent=parent), parent=parent, quota=self._quota)
+            yield events.wildcard(group=GROUP.format(parent=parent), parent=parent, quota=self._quota)
 
     def requests(self) -> Iterator[Event]:
         """The patterns of each parent, spread over its clients."""
         for parent, patterns in self.patterns.items():
             for client in range(self._clients):
                 names = {"client": CLIENT.format(number=client), "group": GROUP.format(parent=parent), "parent": parent}
-                yield values.replace(*patterns[client :: self._clients], **names, version=1)
+                yield events.replace(*patterns[client :: self._clients], **names, version=1)
 
     def topics(self, count: int) -> list[tuple[str, str]]:
         """New topics, over the parents in turn."""

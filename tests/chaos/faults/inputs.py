@@ -11,9 +11,9 @@ from streaming.records.model import Reason, Stream
 from tests.chaos.load import CANARIES, HOT, topic
 from tests.chaos.model import Proof, Struck, fault
 from tests.chaos.stage import Stage
-from tests.support.builders import request_value, topic_json
+from tests.support.events import created, encoded, replace
 from tests.support.mutations import mutated
-from tests.support.poison import HUGE, created
+from tests.support.poison import HUGE
 from tests.support.topics import add_partitions
 
 DAMAGED = 3_000
@@ -61,7 +61,7 @@ def _(stage: Stage) -> Struck:
     options = {"bootstrap.servers": stage.streams.bootstrap_servers, "message.max.bytes": 1_048_000, "log_level": 0}
     producer = Producer(options)
     for number in range(20):
-        value = request_value(topic=HOT, clientId=f"large{number}", group="large", filler="x" * 1_010_000)
+        value = replace("t", parent=HOT, client=f"large{number}", group="large", filler="x" * 1_010_000)
         producer.produce(stage.streams.settings.subscription_events, json.dumps(value), "large")
         producer.produce(
             stage.streams.settings.topic_events, json.dumps(created(f"{HUGE}{number}", parentTopic=HOT)), HOT
@@ -114,7 +114,7 @@ def _(stage: Stage) -> Struck:
         producer.init_transactions(30)
         producer.begin_transaction()
         for each in range(count):
-            producer.produce(number, topic_json(parentTopic=HOT, liteTopic=f"{name}__{label}__{each}"), HOT)
+            producer.produce(number, encoded(created(f"{name}__{label}__{each}", parent=HOT)), HOT)
         producer.flush(30)
         return producer
 
@@ -181,7 +181,7 @@ def _(stage: Stage) -> Struck:
 
     stage.load.feed = stage.streams.producer()  # one that knows the new partitions at once
     for request in spread():
-        stage.load.feed.send(Stream.SUBSCRIPTIONS, request_value(**request), str(request["group"]))
+        stage.load.feed.send(Stream.SUBSCRIPTIONS, replace("t", **request), str(request["group"]))
     stage.load.send([topic(CANARIES, f"new__{each}") for each in range(40)])
     stage.load.go()
     proof = stage.strikes(stage.running.kill)

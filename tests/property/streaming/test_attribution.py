@@ -13,25 +13,38 @@ from typing import Any, NamedTuple
 import pytest
 
 from streaming.records.columns import Event
-from streaming.records.model import DEFAULT_QUOTA, QUOTA, GroupEvent, Source, SubscriptionRequest, TopicEvent
+from streaming.records.model import (
+    DEFAULT_QUOTA,
+    QUOTA,
+    RESET_EXCLUSIVE,
+    RESET_UNSUBSCRIBE,
+    WILDCARD,
+    GroupEvent,
+    Source,
+    SubscriptionRequest,
+    TopicEvent,
+)
 from streaming.records.subscribers import SubscriberKey
 from streaming.records.updates import Cause, Op, Update
 from streaming.state import Shard, ShardState
 from streaming.tuning import Tuning
-from tests.support.builders import (
+from tests.support.events import (
     DELETED,
     MQTT,
     NATS,
     add,
-    bound,
+    attributes,
     created,
     deleted,
     drop,
     leave,
+    parsed,
     replace,
+    tag,
     told,
     wake,
 )
+from tests.support.events import Event as InputEvent
 from tests.support.states import decode, encode
 from tests.support.story import expanded
 
@@ -142,23 +155,23 @@ class Writer:
         self._random = random
         self._profile = profile
         self._offset = 0
-        self._asked: dict[str, list[tuple[int, SubscriptionRequest]]] = {}
+        self._asked: dict[str, list[tuple[int, InputEvent]]] = {}
 
-    def events(self, count: int) -> list[tuple[Source, Event]]:
+    def events(self, count: int) -> list[Sourced]:
         """Write some events."""
         return [self._sourced(self._event()) for _ in range(count)]
 
-    def topics(self) -> list[tuple[Source, Event]]:
+    def topics(self) -> list[Sourced]:
         """Create all topics."""
         return [self._sourced(self._created(topic)) for topic in TOPICS]
 
-    def _sourced(self, event: Event) -> tuple[Source, Event]:
+    def _sourced(self, event: InputEvent) -> Sourced:
         self._offset += 1
-        if isinstance(event, SubscriptionRequest) and event.as_of is None:
-            self._asked.setdefault(event.client_id, []).append((self._offset, event))
-        return Source("s", 0, self._offset, 0, 1_000 + self._offset), event
+        if "action" in event and "asOf" not in event:
+            self._asked.setdefault(event["clientId"], []).append((self._offset, event))
+        return Source("s", 0, self._offset, 0, 1_000 + self._offset), parsed(event)
 
-    def _event(self) -> Event:
+    def _event(self) -> InputEvent:
         kind = self._random.random()
         if kind < 0.2:
             return self._group()
@@ -166,39 +179,37 @@ class Writer:
             return self._end()
         if kind < 0.45 and self._profile.get("topics"):
             topic = self._random.choice(TOPICS)
-            events: list[Event] = [wake(1_000 + self._offset), deleted(topic), *[self._created(topic)] * 2]
-            return self._random.choice(events)
+            return self._random.choice([wake(1_000 + self._offset), deleted(topic), *[self._created(topic)] * 2])
         return self._request()
 
-    def _group(self) -> Event:
+    def _group(self) -> InputEvent:
         if self._random.random() < 0.1:
             return DELETED
-        return bound(
-            wildcard=self._random.random() < 0.7,
-            exclusive=bool(self._profile.get("exclusive")) and self._random.random() < 0.6,
-            quota=self._random.choice([1, 2, 3, -1]) if self._profile.get("quotas") else None,
-            resets=self._random.choice(["", "exclusive", "unsubscribe"]),
-        )
+        flags = [WILDCARD] * (self._random.random() < 0.7)
+        model = "Exclusive" if self._profile.get("exclusive") and self._random.random() < 0.6 else ...
+        quota = self._random.choice([1, 2, 3, -1]) if self._profile.get("quotas") else ...
+        resets = self._random.choice([[], [RESET_EXCLUSIVE], [RESET_UNSUBSCRIBE]])
+        return attributes(*flags, *resets, model=model, quota=quota)
 
-    def _end(self) -> Event:
+    def _end(self) -> InputEvent:
         client = self._random.choice("cd")
         asked = self._asked.get(client, [])
         place = self._random.choice([0, *(offset for offset, _ in asked), self._offset])
         end = told(place, *((offset, each) for offset, each in asked if offset > place), client=client)
-        return end._replace(expired=self._random.random() < 0.5)
+        return {**end, "expired": self._random.random() < 0.5}
 
-    def _created(self, topic: str) -> Event:
+    def _created(self, topic: str) -> InputEvent:
         ttl = self._random.choice([None, None, 5]) if self._profile.get("topics") else None
-        return created(topic, self._random.choice("xy"), ttl)
+        return created(topic, tags=self._random.choice("xy"), ttlMs=ttl)
 
-    def _request(self) -> Event:
+    def _request(self) -> InputEvent:
         fields: dict[str, Any] = {"client": self._random.choice("ccd")}
         if self._random.random() < 0.4:
-            fields["option"] = {"type": "TAIL_N", "value": self._offset}
+            fields["offsetOption"] = {"type": "TAIL_N", "value": self._offset}
         if self._random.random() < 0.2:
             fields["version"] = self._random.randint(1, 3)
         if self._profile.get("selectors") and self._random.random() < 0.4:
-            fields["tag"] = self._random.choice(["x", "y", "*", "z"])
+            fields["selector"] = tag(self._random.choice(["x", "y", "*", "z"]))
         if self._profile.get("notations") and self._random.random() < 0.4:
             notation = self._random.choice([MQTT, NATS._replace(per_subscription=True)])
             fields["notation"] = notation

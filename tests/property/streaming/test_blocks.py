@@ -4,7 +4,7 @@ from random import Random
 
 from streaming.records.model import LITE
 from streaming.state.blocks import Block, Blocks, replaced, settled, without_and_with
-from tests.support.builders import NATS
+from tests.support.events import NATS
 
 HISTORIES = 300
 ENTRIES = "abcdef"

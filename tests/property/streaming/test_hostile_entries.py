@@ -11,17 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.oracle import Effective
-from streaming.records.model import BIND_TOPIC, MAX_AHEAD_MS, QUOTA, WILDCARD, Reason, Stream
+from streaming.records.model import BIND_TOPIC, MAX_AHEAD_MS, WILDCARD, Reason, Stream
 from streaming.records.routing import Routing
 from streaming.worker import Worker, reading
 from streaming.worker.bounds import Bounds
 from streaming.worker.signature import OWN_FIELDS, Signer
-from tests.support.builders import request_value, topic_value
+from tests.support.events import created, replace
+from tests.support.mutations import NOW, VICTIMS
 from tests.support.simulator import Record, Simulation
 
 BOUNDS = Bounds(1_000_000, 16, 100, 16_384, MAX_AHEAD_MS)
 SIGNER = Signer(b"secret")
-NOW = 1_795_000_000_000
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -31,53 +31,6 @@ def _now() -> Iterator[None]:
         patch.setattr(reading, "time", SimpleNamespace(time=lambda: NOW / 1_000))
         yield
 
-
-VICTIMS: list[tuple[Stream, dict[str, Any]]] = [
-    (Stream.TOPICS, topic_value(parentTopic="victim", tags="x", properties={"a": "1"}, timestamp=NOW, ttlMs=60_000)),
-    (Stream.TOPICS, {"event": "DELETED", "lmqName": "%LMQ%$victim$a__b"}),
-    (
-        Stream.SUBSCRIPTIONS,
-        request_value(
-            topic="victim", group="hurt", version=7, dialect="mqtt", policy=None, delivery="per-client",
-            offsetOption={"type": "OFFSET", "value": 3}, selector={"type": "SQL92", "expression": "a > 1"},
-        ),
-    ),
-    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request_value(topic="victim", group="hurt")] * 2}),
-    (Stream.SUBSCRIPTIONS, request_value(action="COMPLETE_REMOVE", topic=..., group="hurt", version=3)),
-    (
-        Stream.SUBSCRIPTIONS,
-        request_value(
-            action="COMPLETE_REMOVE", topic="victim", group="hurt", liteTopicSet=..., asOf=[0, 1, NOW],
-            through=[0, 1, NOW], ends={"literal": {"place": [0, 1, NOW], "version": 3, "known": 2}},
-            laterCount=1, continues=True,
-            later=[request_value(place=[0, 2, NOW], clientId=..., group=..., topic=...)],
-        ),
-    ),
-    (Stream.GROUPS, {"group": "hurt", "attributes": {BIND_TOPIC: "victim", WILDCARD: "true", QUOTA: "3"}}),
-    (
-        Stream.GROUPS,
-        {"group": "hurt", "attributes": {}, "parentTopic": "victim", "boundTo": "q", "supersededBy": [0, 1, 2]},
-    ),
-    (Stream.CLOCK, {"tick": NOW}),
-    (Stream.CLOCK, {"tick": 0, "inquiry": {"id": "i", "ask": "explain", "client": "c", "topic": "t", "group": "hurt"}}),
-    (Stream.CLOCK, {"alarm": NOW, "parentTopic": "victim", "shard": 0}),
-    (Stream.CLOCK, {"wake": NOW, "parentTopic": "victim", "shard": 1}),
-    (
-        Stream.CLOCK,
-        {
-            "wake": 0, "parentTopic": "victim", "shard": 0,
-            "inquiry": {"id": "i", "ask": "plan", "stream": "topics", "record": topic_value(parentTopic="victim")},
-        },
-    ),
-    (
-        Stream.CLOCK,
-        {
-            "wake": 0, "parentTopic": "victim", "shard": 0,
-            "inquiry": {"id": "i", "ask": "topics", "pattern": "*", "dialect": "lite", "cursor": 0, "limit": 1},
-        },
-    ),
-]  # fmt: skip
-"""Records of which a field is replaced."""
 
 NUMBERS = st.sampled_from(
     [0, -1, 1, 2**31, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 10**30, 1e300, -0.0, 0.5, NOW, 9.3e18]
@@ -159,9 +112,9 @@ def test_hostile_entries_harm_nothing_else(
         good = [
             (
                 Stream.SUBSCRIPTIONS,
-                request_value(clientId=f"c{number}", group="sound", topic="whole", liteTopicSet=["*"]),
+                replace("*", client=f"c{number}", group="sound", parent="whole"),
             ),
-            (Stream.TOPICS, topic_value(parentTopic="whole", liteTopic=f"t{number}")),
+            (Stream.TOPICS, created(f"t{number}", parent="whole")),
         ]
         records = [
             Record(stream, data, 0, offset + at, NOW) for at, (stream, data) in enumerate(entries[number::batches])

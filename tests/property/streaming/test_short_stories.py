@@ -14,9 +14,7 @@ from streaming.records.routing import Routing
 from streaming.records.updates import Cause
 from streaming.tuning import Tuning
 from streaming.worker import Worker
-from tests.support.histories import feed
-from tests.support.simulator import TOPICS, Record, Simulation
-from tests.support.values import (
+from tests.support.events import (
     EXCLUSIVE,
     UNBOUND,
     WILD,
@@ -33,6 +31,8 @@ from tests.support.values import (
     tick,
     wildcard,
 )
+from tests.support.histories import feed
+from tests.support.simulator import TOPICS, Record, Simulation
 
 LENGTH = int(os.environ.get("REEXPAND_STORY_LENGTH", "2"))
 """Events of a story; `make test-histories` tells longer ones."""

@@ -13,7 +13,7 @@ from streaming.operations import checkpoint as operations
 from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.quarantine import HeldCheckpoint
 from streaming.worker.quarantine import NOTE, partition_of
-from tests.support.builders import request_value
+from tests.support.events import replace
 from tests.support.simulator import TOPICS
 
 PARTITIONS = 4
@@ -39,7 +39,7 @@ class FakeMessage:
 
     def value(self) -> bytes:
         """Return its requests."""
-        return json.dumps({"subscriptionSet": [request_value(), request_value(clientId="d")]}).encode()
+        return json.dumps({"subscriptionSet": [replace("t"), replace("t", client="d")]}).encode()
 
 
 @pytest.fixture

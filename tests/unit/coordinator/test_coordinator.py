@@ -48,7 +48,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.state.client import Ignored
 from streaming.storage.journal import Journal
 from streaming.worker.signature import SUFFIX_BYTES
-from tests.support import builders
+from tests.support import events
 from tests.support.states import decode_home, encode_home
 
 HOUR = 3_600_000
@@ -64,11 +64,11 @@ def delete(parent: str | None = None, group: str = "g") -> GroupEvent:
 
 
 def request(parent: str, *, action: Action = Action.COMPLETE_ADD, **fields: Any) -> SubscriptionRequest:
-    return builders.request(action, "t", **fields)._replace(parent=parent)
+    return events.request(events.replace("t", parent=parent, action=action, **fields))
 
 
 def leaves(parent: str, **fields: Any) -> SubscriptionRequest:
-    return builders.leave(**fields)._replace(parent=parent)
+    return events.request(events.leave(parent=parent, **fields))
 
 
 def echo(parent: str, offset: int = 1, bound_to: str | None = None) -> GroupEvent:
@@ -338,8 +338,8 @@ PENDING = {"what it asks for since is repeated with its end": dict(enumerate([0,
 @pytest.mark.parametrize("rule", STEPS)
 def test_steps_of_a_bucket(rule: str) -> None:
     bucket = Bucket(timeout=HOUR)
-    for number, (events, written) in enumerate(STEPS[rule]):
-        assert bucket.then(*events) == written
+    for number, (steps, written) in enumerate(STEPS[rule]):
+        assert bucket.then(*steps) == written
         assert STATES.get((rule, number), bucket.state) == bucket.state
         assert PENDING.get(rule, {number: len(bucket.state.pending)})[number] == len(bucket.state.pending)
         assert (bucket.outcome.problems, bucket.outcome.ignored) == ([], {})

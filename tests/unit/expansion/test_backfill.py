@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.records.columns import Event
-from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest
+from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD
 from streaming.records.parsing import parse_clock
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause
@@ -14,25 +13,31 @@ from streaming.state import replay
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, OutputKind
-from tests.support.builders import (
+from tests.support.events import (
+    Event,
     add,
-    bound,
+    attributes,
     created,
     deleted,
     drop,
-    group_json,
+    encoded,
+    exclusive,
     leave,
+    parsed,
+    quota,
     replace,
-    request_json,
-    topic_json,
+    sql,
+    tag,
     wake,
+    wildcard,
+    with_attributes,
 )
 from tests.support.simulator import TOPICS
 from tests.support.states import decode, encode, work
 from tests.support.story import Said, added, removed, subscribed, unsubscribed
 from tests.support.story import Story as AnyStory
 
-UNLIMITED = bound(quota=-1)
+UNLIMITED = quota(-1)
 KEY = ClientKey("g", "")
 
 
@@ -79,8 +84,8 @@ def test_a_backfill_completes_when_few_topics_are_left(story: Story) -> None:
 def test_version_and_offset_option_are_in_all_updates_of_a_backfill() -> None:
     """Its version and where to start; and what the group says of offsets of who leaves."""
     option = {"type": "TAIL_N", "value": 3}
-    story = Story(bound(quota=-1, resets="unsubscribe"), *map(created, "abc"))
-    for events in ([replace("*", version=7, option=option)], [wake(0)]):
+    story = Story(quota(-1, reset_unsubscribed="true"), *map(created, "abc"))
+    for events in ([replace("*", version=7, offsetOption=option)], [wake(0)]):
         story.then(*events)
         assert {(said.version, said.reset) for said in story.expansion.updates} == {(7, False)}
         assert all(said.offset_option == option for said in story.expansion.updates)
@@ -92,9 +97,12 @@ def test_version_and_offset_option_are_in_all_updates_of_a_backfill() -> None:
 
 
 def test_topics_have_the_bitmap_of_other_groups() -> None:
-    selecting = bound("h")
+    selecting = wildcard(group="h")
     story = Story(
-        UNLIMITED, selecting, replace("z", group="h", sql="a = 'b'"), *(created(each, a="b") for each in "xyz")
+        UNLIMITED,
+        selecting,
+        replace("z", group="h", selector=sql("a = 'b'")),
+        *(created(each, properties={"a": "b"}) for each in "xyz"),
     )
     for events in ([replace("*")], [wake(0)]):
         assert story.then(*events)
@@ -166,19 +174,19 @@ def test_a_client_that_left_gives_up_the_rest_when_its_group_becomes_exclusive()
     """Such a client is no client of the group any more, and still holds topics."""
     story = Story(UNLIMITED, replace("*"), *map(created, "abcde"))
     story.then(leave())
-    story.then(bound(exclusive=True, quota=-1))
+    story.then(exclusive(quota=-1))
     story.finish()
     assert story.held() == []
 
 
 @pytest.mark.parametrize("others", [[add("x")], [add("x"), drop("y")]], ids=["one", "several"])
-def test_the_rest_is_that_of_the_request_that_asked_for_it(others: list[SubscriptionRequest]) -> None:
+def test_the_rest_is_that_of_the_request_that_asked_for_it(others: list[Event]) -> None:
     """With its place and its offset option, although the client has sent other requests since."""
     options = [{"type": "TAIL_N", "value": 1}, {"type": "TAIL_N", "value": 2}]
     story = Story(UNLIMITED, *map(created, "abcdex"))
-    story.then(replace(*"abcde")._replace(offset_option=options[0]))
+    story.then(replace(*"abcde", offsetOption=options[0]))
     asked = story.expansion.updates[0].source
-    story.then(deleted("x"), created("x"), *(other._replace(offset_option=options[1]) for other in others))
+    story.then(deleted("x"), created("x"), *({**other, "offsetOption": options[1]} for other in others))
     story.then(wake(0))
     (found,) = story.expansion.updates
     assert (found.lite_topic, found.source, found.offset_option) == ("e", asked, options[0])
@@ -187,17 +195,17 @@ def test_the_rest_is_that_of_the_request_that_asked_for_it(others: list[Subscrip
 @pytest.mark.parametrize(
     ("group", "held"),
     [
-        (bound(quota=-1), "abcde"),
-        (bound(quota=3), "abc"),
-        (bound(quota=1), "a"),
-        (bound(quota=-1, exclusive=True), "abcde"),
-        (bound(quota=-1, wildcard=False), ""),
+        (UNLIMITED, "abcde"),
+        (quota(3), "abc"),
+        (quota(1), "a"),
+        (exclusive(quota=-1), "abcde"),
+        (attributes(quota=-1), ""),
     ],
 )
-def test_an_event_of_the_group_joins_the_backfill(story: Story, group: GroupEvent, held: str) -> None:
+def test_an_event_of_the_group_joins_the_backfill(story: Story, group: Event, held: str) -> None:
     """With a quota, all is carried out at once."""
     story.then(group)
-    assert bool(story.state.backfills) is (group.attributes[QUOTA] == "-1")
+    assert bool(story.state.backfills) is (group["attributes"][QUOTA] in (-1, "-1"))
     story.finish()
     assert "".join(story.held()) == held
 
@@ -206,19 +214,19 @@ def test_the_rest_follows_the_former_request_when_a_quota_comes() -> None:
     story = Story(UNLIMITED, replace("a__*"), *map(created, ["a__1", "a__2", "b__1", "b__2", "a__3", "b__3"]))
     story.then(replace("b__*"))
     assert story.held() == ["a__3"]
-    story.then(bound(quota=2))
+    story.then(quota(2))
     assert story.held() == ["b__1", "b__2"]
 
 
 @pytest.mark.parametrize(
     ("group", "event"),
     [
-        (bound(quota=4), replace("a", "b", "c")),
+        (quota(4), replace("a", "b", "c")),
         (UNLIMITED, replace("a", "b")),
     ],
     ids=["quota", "few"],
 )
-def test_small_changes_and_quotas_need_no_backfill(group: GroupEvent, event: SubscriptionRequest) -> None:
+def test_small_changes_and_quotas_need_no_backfill(group: Event, event: Event) -> None:
     story = Story(group, *map(created, "abcde"))
     story.then(event)
     assert story.state.backfills == {}
@@ -226,13 +234,13 @@ def test_small_changes_and_quotas_need_no_backfill(group: GroupEvent, event: Sub
 
 def test_an_exclusive_group_goes_in_slices() -> None:
     """Of request, attributes and selector: each topic has one holder at any time."""
-    story = Story(bound(quota=-1, exclusive=True), replace("*", client="d"), *map(created, "abcde"))
+    story = Story(exclusive(quota=-1), replace("*", client="d"), *map(created, "abcde"))
     for events, holder in (
         ([replace("*")], "c"),
         ([leave()], "d"),
         ([UNLIMITED], "cd"),
-        ([bound(quota=-1, exclusive=True), add("*", client="d"), add("*")], "c"),
-        ([add("*", client="d", tag="x")], ""),
+        ([exclusive(quota=-1), add("*", client="d"), add("*")], "c"),
+        ([add("*", client="d", selector=tag("x"))], ""),
     ):
         if holder == "cd":
             story.then(add("*"))
@@ -270,14 +278,14 @@ def test_a_former_release_wrote_one_backfill_for_each_client(story: Story) -> No
 
 def test_receive_all_goes_in_slices_whatever_the_quota() -> None:
     """It holds no references, so no quota concerns it."""
-    story = Story(bound(quota=1), *map(created, "abcde"))
+    story = Story(quota(1), *map(created, "abcde"))
     story.then(replace())
     assert story.held() == ["a", "b"]
 
 
 def test_another_worker_counts_topics_that_a_client_has_not_yet_given_up() -> None:
     """A quota may hold as soon as it asks for something else."""
-    story = Story(bound(quota=2), replace(), *map(created, "abcde"))
+    story = Story(quota(2), replace(), *map(created, "abcde"))
     other, client = decode(encode(story.state)), ClientKey("g", "c")
     assert other.held(client, story.shard.client_share) == 5
     story.then(leave())
@@ -288,20 +296,20 @@ def test_another_worker_counts_topics_that_a_client_has_not_yet_given_up() -> No
 def test_the_shard_asks_to_be_woken_as_long_as_something_is_left() -> None:
     """Also when the batch that goes on was about something else."""
     worker = Worker(WorkerConfig(TOPICS), TWO_AT_A_TIME)
-    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})
+    group = encoded(with_attributes({BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1}))
     rows = [InputRow(0, 0, 0, 0, 0, group)]
-    rows += [InputRow(2, 0, number, 0, 0, topic_json(liteTopic=f"t{number}")) for number in range(5)]
+    rows += [InputRow(2, 0, number, 0, 0, encoded(created(f"t{number}"))) for number in range(5)]
     data, _ = work("p", 0, rows, None, worker)
     batches = [
-        InputRow(1, 0, 1, 0, 0, request_json(liteTopicSet=["*"])),
-        InputRow(2, 0, 9, 0, 0, topic_json(liteTopic="u")),
+        InputRow(1, 0, 1, 0, 0, encoded(replace("*"))),
+        InputRow(2, 0, 9, 0, 0, encoded(created("u"))),
     ]
     written = []
     for row in batches:
         data, output = work("p", 0, [row], data, worker)
         (at,) = [number for number, kind in enumerate(output.kinds) if kind == OutputKind.INPUT + "clock"]
         written.append(output.payloads[at])
-    assert [parse_clock(payload) for payload in written] == [wake(0), wake(0)]
+    assert [parse_clock(payload) for payload in written] == [parsed(wake(0))] * 2
     data, output = work("p", 0, [InputRow(3, 0, 0, 0, 0, written[0])], data, worker)
     assert [json.loads(key or b"")[3] for key in output.keys] == ["t4"]
     worker = Worker(WorkerConfig(TOPICS), TWO_AT_A_TIME)

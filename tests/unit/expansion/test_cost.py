@@ -8,23 +8,29 @@ from typing import Any
 
 import pytest
 
-from streaming.records.columns import Event
-from streaming.records.model import DEADLINE_STEP_MS, GroupEvent, Source, TopicEvent
+from streaming.records import columns
+from streaming.records.model import DEADLINE_STEP_MS, Source, Stream
 from streaming.state import Shard, ShardState
 from streaming.tuning import DEFAULT_TUNING, Tuning
-from tests.support.builders import (
+from tests.support.events import (
     EXCLUSIVE,
     LITERAL,
     WILD,
+    Event,
     add,
-    bound,
     created,
     deleted,
     drop,
+    exclusive,
     leave,
+    parsed,
+    quota,
     replace,
+    stream_of,
+    tag,
     told,
     wake,
+    wildcard,
 )
 from tests.support.story import concat, expanded
 
@@ -43,17 +49,17 @@ def topics(count: int) -> list[Event]:
 
 def wild(count: int, **attributes: Any) -> list[Event]:
     """A client of a wildcard group for each number, which asks for everything with one segment."""
-    return [bound(**attributes), *(replace("*", client=f"c{each}") for each in range(count))]
+    return [wildcard(**attributes), *(replace("*", client=f"c{each}") for each in range(count))]
 
 
 def calls(before: Sequence[Event], events: Sequence[Event]) -> int:
     """Count the calls of a micro-batch on a shard to which other events happened before."""
     state, shard = ShardState(), Shard("p")
-    requests = [event for event in before if not isinstance(event, TopicEvent)]
+    requests = [event for event in before if stream_of(event) is not Stream.TOPICS]
     state.apply(expanded(state, concat(sourced(requests, 0)), shard).delta)
-    created_topics = [event for event in before if isinstance(event, TopicEvent)]
+    created_topics = [event for event in before if stream_of(event) is Stream.TOPICS]
     state.apply(expanded(state, concat(sourced(created_topics, 10_000)), shard).delta)
-    first: list[Event] = [bound("other"), replace("*", group="other", client="o"), wake(1)]
+    first: list[Event] = [wildcard(group="other"), replace("*", group="other", client="o"), wake(1)]
     second: list[Event] = [replace(group="other")]
     for warms in (first, second):
         state.apply(expanded(state, sourced(warms, 20_000), shard).delta)  # indexes are built
@@ -62,7 +68,7 @@ def calls(before: Sequence[Event], events: Sequence[Event]) -> int:
 
 def counted(
     state: ShardState,
-    batch: Sequence[tuple[Source, Event]],
+    batch: Sequence[tuple[Source, columns.Event]],
     tuning: Tuning = DEFAULT_TUNING,
     shard: Shard = Shard("p"),  # noqa: B008 - it is frozen
 ) -> int:
@@ -83,8 +89,8 @@ def counted(
     return count
 
 
-def sourced(events: Sequence[Event], first: int) -> list[tuple[Source, Event]]:
-    return [(Source("s", 0, first + at, 0, 1_000 + at), event) for at, event in enumerate(events)]
+def sourced(events: Sequence[Event], first: int) -> list[tuple[Source, columns.Event]]:
+    return [(Source("s", 0, first + at, 0, 1_000 + at), parsed(event)) for at, event in enumerate(events)]
 
 
 CASES: dict[str, tuple[Make, Make]] = {
@@ -145,7 +151,7 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda n: [drop(f"u{each}") for each in range(n)],
     ),
     "deadlines that are over one after the other": (
-        lambda n: [*wild(1), *(created(f"t{each}", ttl_ms=1 + each * DEADLINE_STEP_MS) for each in range(n))],
+        lambda n: [*wild(1), *(created(f"t{each}", ttlMs=1 + each * DEADLINE_STEP_MS) for each in range(n))],
         lambda n: [wake(20_000 + each * DEADLINE_STEP_MS) for each in range(n)],
     ),
     "a topic that comes and goes": (
@@ -158,19 +164,19 @@ CASES: dict[str, tuple[Make, Make]] = {
     ),
     "group events, each with one client": (
         lambda n: [*topics(3), *(replace("*", client="c", group=f"g{each}") for each in range(n))],
-        lambda n: [bound(f"g{each}") for each in range(n)],
+        lambda n: [wildcard(group=f"g{each}") for each in range(n)],
     ),
     "events of one group": (
         lambda n: [*wild(1), *topics(n)],
         lambda n: [*[WILD, LITERAL] * (n // 2), LITERAL],
     ),
     "selectors of one group": (
-        lambda n: [*wild(1), *(created(f"t{each}", "x") for each in range(n))],
-        lambda n: [add("*", tag=f"x{each}" if each < n - 1 else "y") for each in range(n)],
+        lambda n: [*wild(1), *(created(f"t{each}", tags="x") for each in range(n))],
+        lambda n: [add("*", selector=tag(f"x{each}" if each < n - 1 else "y")) for each in range(n)],
     ),
     "a group event and requests of its clients": (
         lambda n: [*wild(n), *topics(3)],
-        lambda n: [bound(exclusive=True), *(add("t1", client=f"c{each}") for each in range(n))],
+        lambda n: [exclusive(), *(add("t1", client=f"c{each}") for each in range(n))],
     ),
     "clients that end": (
         lambda n: [*wild(n), *topics(3)],
@@ -191,11 +197,11 @@ CASES: dict[str, tuple[Make, Make]] = {
         ],
     ),
     "names of a client with less topics than its quota": (
-        lambda _: [bound(quota=2 * FEW + 20), *topics(4 * FEW)],
+        lambda _: [quota(2 * FEW + 20), *topics(4 * FEW)],
         lambda n: [make(f"t{each}") for each in range(n // 2) for make in (add, drop)] + [add("t0")],
     ),
     "requests that are refused": (
-        lambda n: [bound(quota=1), *(add(f"q{each}") for each in range(n)), *topics(8)],
+        lambda n: [quota(1), *(add(f"q{each}") for each in range(n)), *topics(8)],
         lambda n: [make("*") for _ in range(n // 2) for make in (add, replace)],
     ),
     "clients at their quota": (
@@ -207,7 +213,7 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda _: [created(f"u{each}") for each in range(40)],
     ),
     "clients at their quota, each with a topic of its own": (
-        lambda n: [bound(quota=0), *(add(f"t{each}", client=f"c{each}") for each in range(n))],
+        lambda n: [quota(0), *(add(f"t{each}", client=f"c{each}") for each in range(n))],
         topics,
     ),
 }
@@ -224,7 +230,7 @@ def test_topics_that_go_during_many_backfills_cost_each_backfill_once() -> None:
     tuning, found = Tuning(backfill_topics=1), list[int]()
     for clients in (FEW, 2 * FEW):
         state, shard = ShardState(), Shard("p")
-        groups = [bound(f"g{each}", quota=-1) for each in range(clients)]
+        groups = [quota(-1, group=f"g{each}") for each in range(clients)]
         requests = [replace("*", group=f"g{each}") for each in range(clients)]
         batches: list[list[Event]] = [[*groups, *topics(20)], [*requests]]
         for at, events in enumerate(batches):
@@ -238,7 +244,7 @@ def test_topics_that_go_during_many_backfills_cost_each_backfill_once() -> None:
 
 UNRELATED: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
     "a group event": ([WILD, replace("*"), created("t")], [LITERAL]),
-    "a topic that is over": ([WILD, replace("*"), created("t", ttl_ms=1)], [wake(60_000)]),
+    "a topic that is over": ([WILD, replace("*"), created("t", ttlMs=1)], [wake(60_000)]),
     "a request": ([WILD, created("t")], [replace("*")]),
     "an exclusive group": ([EXCLUSIVE, created("t"), replace("*")], [replace("t", client="d")]),
 }
@@ -251,8 +257,8 @@ def test_other_clients_groups_topics_and_deadlines_cost_nothing(name: str) -> No
     def strangers(count: int) -> list[Event]:
         found: list[Event] = []
         for each in range(count):
-            found += [bound(f"h{each}", exclusive=True), replace(f"u{each}", group=f"h{each}", client=f"c{each}")]
-            found.append(created(f"v__{each}", ttl_ms=3_600_000 + each * DEADLINE_STEP_MS))
+            found += [exclusive(group=f"h{each}"), replace(f"u{each}", group=f"h{each}", client=f"c{each}")]
+            found.append(created(f"v__{each}", ttlMs=3_600_000 + each * DEADLINE_STEP_MS))
         return found
 
     few, many = (calls([*strangers(count), *before], events) for count in (FEW, 2 * FEW))
@@ -260,13 +266,13 @@ def test_other_clients_groups_topics_and_deadlines_cost_nothing(name: str) -> No
 
 
 STEPS: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
-    "a client of an exclusive group": ([bound(exclusive=True, quota=-1), replace("*", client="d")], [replace("*")]),
+    "a client of an exclusive group": ([exclusive(quota=-1), replace("*", client="d")], [replace("*")]),
     "a group that becomes exclusive": (
-        [bound(quota=-1), replace("*"), replace("*", client="d")],
-        [bound(exclusive=True, quota=-1)],
+        [quota(-1), replace("*"), replace("*", client="d")],
+        [exclusive(quota=-1)],
     ),
-    "a selector": ([bound(quota=-1), replace("*")], [add("z", tag="x")]),
-    "several requests of a client": ([bound(quota=-1), replace("q__*")], [add("*"), add("**"), drop("*")]),
+    "a selector": ([quota(-1), replace("*")], [add("z", selector=tag("x"))]),
+    "several requests of a client": ([quota(-1), replace("q__*")], [add("*"), add("**"), drop("*")]),
 }
 
 
@@ -289,14 +295,14 @@ def test_a_micro_batch_visits_a_bounded_number_of_topics(name: str) -> None:
 
 
 AT_QUOTA: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
-    "a request": ([bound(quota=3)], [replace("*")]),
-    "another request": ([bound(quota=3), replace("*")], [replace("**", "*")]),
-    "requests of several clients": ([bound(quota=3)], [replace("*", client="c"), replace("*", client="d")]),
-    "a client that leaves": ([bound(quota=3), replace("*")], [leave()]),
-    "a deleted topic": ([bound(quota=3), replace("*")], [deleted("t0")]),
-    "a topic that is created again": ([bound(quota=3), replace("*")], [deleted("t0"), created("t0")]),
-    "a new topic": ([bound(quota=3), replace("*")], [created("new")]),
-    "another quota": ([bound(quota=3), replace("*")], [bound(quota=5)]),
+    "a request": ([quota(3)], [replace("*")]),
+    "another request": ([quota(3), replace("*")], [replace("**", "*")]),
+    "requests of several clients": ([quota(3)], [replace("*", client="c"), replace("*", client="d")]),
+    "a client that leaves": ([quota(3), replace("*")], [leave()]),
+    "a deleted topic": ([quota(3), replace("*")], [deleted("t0")]),
+    "a topic that is created again": ([quota(3), replace("*")], [deleted("t0"), created("t0")]),
+    "a new topic": ([quota(3), replace("*")], [created("new")]),
+    "another quota": ([quota(3), replace("*")], [quota(5)]),
 }
 
 
@@ -322,14 +328,14 @@ def of_many(clients: int) -> list[Event]:
     return [replace("*", client=f"c{each}") for each in range(clients)]
 
 
-SHARED: dict[str, tuple[GroupEvent, Sequence[Event]]] = {
-    "a request": (bound(exclusive=True, quota=3), [replace("*", client="new")]),
-    "a client that leaves": (bound(exclusive=True, quota=3), [leave(client="c1")]),
-    "several clients that leave": (bound(exclusive=True, quota=3), [leave(client="c1"), leave(client="c2")]),
-    "another quota": (bound(exclusive=True, quota=3), [bound(exclusive=True, quota=5)]),
-    "a group that becomes exclusive": (bound(quota=3), [bound(exclusive=True, quota=3)]),
-    "a group that is no longer exclusive": (bound(exclusive=True, quota=3), [bound(quota=3)]),
-    "a selector": (bound(quota=3), [add("z", tag="x", client="c1")]),
+SHARED: dict[str, tuple[Event, Sequence[Event]]] = {
+    "a request": (quota(3, model="Exclusive"), [replace("*", client="new")]),
+    "a client that leaves": (quota(3, model="Exclusive"), [leave(client="c1")]),
+    "several clients that leave": (quota(3, model="Exclusive"), [leave(client="c1"), leave(client="c2")]),
+    "another quota": (quota(3, model="Exclusive"), [quota(5, model="Exclusive")]),
+    "a group that becomes exclusive": (quota(3), [quota(3, model="Exclusive")]),
+    "a group that is no longer exclusive": (quota(3, model="Exclusive"), [quota(3)]),
+    "a selector": (quota(3), [add("z", selector=tag("x"), client="c1")]),
 }
 
 CALLS_PER_CLIENT = 1_500

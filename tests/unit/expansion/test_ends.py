@@ -12,22 +12,9 @@ from streaming.records.updates import Cause
 from streaming.state import Shard
 from streaming.tuning import Tuning
 from streaming.worker import Worker
-from tests.support.builders import (
-    WILD,
-    add,
-    bound,
-    created,
-    group_json,
-    leave,
-    replace,
-    request_json,
-    request_value,
-    told,
-    topic_json,
-)
+from tests.support.events import WILD, add, created, encoded, leave, quota, replace, tag, told, with_attributes
 from tests.support.simulator import Record, Simulation
 from tests.support.story import Story, removed
-from tests.support.values import tag
 
 LEASE_MS = 10_000
 WILDCARD = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
@@ -40,8 +27,8 @@ class Job:
         self.simulation = Simulation(client_timeout_ms=lease_ms)
         self.simulation.worker = Worker(self.simulation.config, Tuning(end_bytes=end_bytes))
         self.offset = 0
-        group = group_json(attributes={**WILDCARD, QUOTA: str(quota)})
-        topics = [topic_json(liteTopic=name, tags=tag) for name, tag in (("a", "x"), ("b", "y"))]
+        group = encoded(with_attributes({**WILDCARD, QUOTA: str(quota)}))
+        topics = [encoded(created(name, tags=tag)) for name, tag in (("a", "x"), ("b", "y"))]
         records = [Record(Stream.TOPICS, value, 0, number) for number, value in enumerate(topics)]
         self.simulation.run([Record(Stream.GROUPS, group), *records])
 
@@ -51,7 +38,7 @@ class Job:
         for request in requests:
             self.offset += 1
             self.simulation.now += after_ms or 1
-            value = request_json(**request)
+            value = encoded(replace("t", **request))
             found.append(Record(Stream.SUBSCRIPTIONS, value, 0, self.offset, self.simulation.now))
         return found
 
@@ -95,7 +82,7 @@ def test_the_records_of_an_end_mean_what_one_record_would(end_bytes: int, times:
 def test_an_end_and_a_request_of_one_record_are_applied_in_order(order: tuple[int, int], held: list[str]) -> None:
     job = Job()
     job.run(asks("COMPLETE_ADD", "a"))
-    entries = [request_value(**entry) for entry in (leaves(), asks("PARTIAL_ADD", "b"))]
+    entries = [replace("t", **entry) for entry in (leaves(), asks("PARTIAL_ADD", "b"))]
     value = json.dumps({"subscriptionSet": [entries[each] for each in order]}).encode()
     job.simulation.run([Record(Stream.SUBSCRIPTIONS, value, 0, 2, job.simulation.now)])
     assert job.held == held
@@ -186,7 +173,7 @@ def test_a_request_that_took_something_away_and_is_stale_after_the_end_leaves_no
 
 def test_the_log_of_a_group_moves_with_its_state() -> None:
     """Requests get the numbers that follow from what is remembered."""
-    story = Story(bound(quota=1), *map(created, "ab"))
+    story = Story(quota(1), *map(created, "ab"))
     story.then(*map(replace, "xyz"), add("*"))
     (former,) = story.state.repeated.values()
     (later,) = reshard([story.state], [Shard("p")])[0].repeated.values()
@@ -219,7 +206,7 @@ def test_a_request_that_is_refused_after_the_end_has_a_dead_letter() -> None:
     """It only repeated what its client held beyond the quota."""
     job = Job(quota=2)
     job.run(asks("COMPLETE_ADD", "*"))
-    lower = group_json(attributes={**WILDCARD, QUOTA: "1"})
+    lower = encoded(with_attributes({**WILDCARD, QUOTA: "1"}))
     job.simulation.run([Record(Stream.GROUPS, lower, 0, 1)])
     job.run(leaves(), asks("COMPLETE_ADD", "*"))
     assert (job.held, job.simulation.refused) == ([], [3])
@@ -250,10 +237,10 @@ def test_records_that_a_former_release_wrote_are_understood() -> None:
         end, a, b = (story.offset + number for number in (1, 2, 3))
         story.offset += 1
         story.then(add("a", version=1), add("b", version=2))
-        first = told(end, (a, add("a", version=1)))._replace(later_count=1)
-        longer = told(end, (a, add("a", version=1)), (b, add("b", version=2)))._replace(later_count=2)
-        rest = longer._replace(later=longer.later[1:], continues=True)
-        for record in (first._replace(through=longer.through), rest) if in_parts else (first, longer):
+        first = told(end, (a, add("a", version=1)), laterCount=1)
+        longer = told(end, (a, add("a", version=1)), (b, add("b", version=2)), laterCount=2)
+        rest = {**longer, "later": longer["later"][1:], "continues": True}
+        for record in ({**first, "through": longer["through"]}, rest) if in_parts else (first, longer):
             story.then(record)
         assert story.held() == ["a", "b"], in_parts
         assert not story.state.repeated

@@ -2,25 +2,26 @@
 
 import pytest
 
-from streaming.records.columns import Event
-from streaming.records.model import GroupEvent, Place, Source
+from streaming.records.model import Source
 from streaming.records.updates import Op
 from streaming.state.client import Ignored
-from tests.support.builders import (
+from tests.support.events import (
     DELETED,
     EXCLUSIVE,
-    MQTT,
-    WAMP,
     WILD,
+    Event,
     add,
-    bound,
+    attributes,
     created,
     deleted,
     drop,
     ended,
+    exclusive,
     leave,
     replace,
+    superseded,
     told,
+    wildcard,
 )
 from tests.support.states import decode, encode
 from tests.support.story import (
@@ -37,7 +38,7 @@ from tests.support.story import (
     unsubscribed,
 )
 
-GONE = GroupEvent("g", {}, "p", Place(0, 1_000, 0), "q")
+GONE = superseded(1_000, "q")
 AB, T = [created("a"), created("b")], created("t")
 TWO_CLIENTS: list[Event] = [EXCLUSIVE, replace("*"), replace("*", client="d")]
 OPTION = {"type": "TAIL_N", "value": 5}
@@ -51,7 +52,7 @@ OPTION = {"type": "TAIL_N", "value": 5}
 def test_a_newer_subscriber_evicts_the_former_one() -> None:
     """Of the topics that both ask for, and of no others; the source of both updates is the newer one's request."""
     story = Story(EXCLUSIVE, replace("a", "b"), *AB)
-    assert story.then(replace("b", "c", client="d", option=OPTION)) == {
+    assert story.then(replace("b", "c", client="d", offsetOption=OPTION)) == {
         evicted("b", "b"), subscribed("b", "b", client="d"),
     }  # fmt: skip
     assert {update.source.offset for update in story.expansion.updates} == {5}
@@ -129,8 +130,8 @@ def test_the_newest_entry_that_matches_holds_the_topic(
 
 def test_a_part_that_comes_with_another_one_names_the_request_for_that() -> None:
     """The client asks once more for the topic by another entry, and takes it with all that it had asked for before."""
-    story = Story(EXCLUSIVE, add("t", notation=WAMP), replace("t", client="d"), T)
-    assert len(story.then(add("*"), add("u", notation=WAMP))) == 3
+    story = Story(EXCLUSIVE, add("t", dialect="wamp"), replace("t", client="d"), T)
+    assert len(story.then(add("*"), add("u", dialect="wamp"))) == 3
     assert {update.source.offset for update in story.expansion.updates} == {5}
 
 
@@ -148,11 +149,13 @@ def test_a_new_worker_goes_on_counting(former: Event) -> None:
 
 @pytest.mark.rule("eviction")
 @pytest.mark.rule("causes-of-exclusivity")
-@pytest.mark.parametrize("last", [leave(client="d"), drop("*", client="d"), replace("x", client="d", option=OPTION)])
+@pytest.mark.parametrize(
+    "last", [leave(client="d"), drop("*", client="d"), replace("x", client="d", offsetOption=OPTION)]
+)
 def test_a_topic_that_its_client_gives_up_is_released_to_the_next(last: Event) -> None:
     """The source of both updates is the request that gave it up, without its offset option."""
     story = Story(EXCLUSIVE, replace("t", client="b"), replace("**"), replace("*", client="d"), T)
-    assert story.then(replace("z", client="e"), last, replace("y", client="f"), add("y", option=OPTION)) == {
+    assert story.then(replace("z", client="e"), last, replace("y", client="f"), add("y", offsetOption=OPTION)) == {
         unsubscribed("t", "*", client="d"), released("t", "**"),
     }  # fmt: skip
     assert {(update.source.offset, update.offset_option) for update in story.expansion.updates} == {(7, None)}
@@ -190,7 +193,7 @@ def test_the_cause_is_the_event_of_the_holder(before: list[Event], events: list[
 
 
 def test_exclusive_is_a_matter_of_one_group() -> None:
-    story = Story(EXCLUSIVE, bound("h", exclusive=True), bound("i"), T)
+    story = Story(EXCLUSIVE, exclusive(group="h"), wildcard(group="i"), T)
     story.then(replace("*"), *(replace("*", client=name, group=group) for group in "ghi" for name in "de"))
     held = {(update.subscriber.group, update.subscriber.client_id) for update in story.expansion.updates}
     assert held == {("g", "e"), ("h", "e"), ("i", "d"), ("i", "e")}
@@ -210,7 +213,7 @@ def test_a_group_that_becomes_exclusive_keeps_the_newest_client_of_each_topic() 
 
 def test_a_literal_group_can_be_exclusive() -> None:
     """A group that is forgotten is shared."""
-    literal = bound(wildcard=False, exclusive=True)
+    literal = attributes(model="Exclusive")
     story = Story(literal, replace("a", "b"), replace("b", "*", client="d"))
     assert story.then(*AB) == {added("a", "a"), added("b", "b", client="d")}
     assert story.then(DELETED) == {regrouped("b", "b")}
@@ -220,7 +223,7 @@ def test_another_mode_may_have_another_newest_client() -> None:
     """`a*` is no pattern, so as patterns the request of `d` was refused."""
     story = Story(EXCLUSIVE, replace("a*", "t"), created("a*"), T, replace("a*", client="d"))
     assert story.held("c") == ["t"]
-    assert story.then(bound(wildcard=False, exclusive=True)) == {regrouped("a*", "a*", client="d")}
+    assert story.then(attributes(model="Exclusive")) == {regrouped("a*", "a*", client="d")}
 
 
 def test_a_group_bound_elsewhere_holds_nothing_and_remembers_the_order() -> None:
@@ -237,29 +240,29 @@ def test_a_group_bound_elsewhere_holds_nothing_and_remembers_the_order() -> None
 @pytest.mark.rule("rows-of-the-holder")
 def test_all_rows_of_the_client_that_holds_a_topic_exist() -> None:
     """Its newest entry decides for all of them."""
-    story = Story(EXCLUSIVE, replace("t", "$share/s/t", notation=MQTT), T)
+    story = Story(EXCLUSIVE, replace("t", "$share/s/t", dialect="mqtt"), T)
     assert len(story.rows) == 2
     mine = [("t", ""), ("t", "share:s/t")]
-    assert story.then(replace("$share/s/+", notation=MQTT, client="d")) == {
+    assert story.then(replace("$share/s/+", dialect="mqtt", client="d")) == {
         *(evicted("t", pattern, part=part) for pattern, part in mine),
         subscribed("t", "+", part="share:s/+", client="d"),
     }
-    assert story.then(add("t", notation=MQTT)) == {
+    assert story.then(add("t", dialect="mqtt")) == {
         evicted("t", "+", part="share:s/+", client="d"),
         *(subscribed("t", pattern, part=part) for pattern, part in mine),
     }
 
 
 @pytest.mark.rule("resets")
-@pytest.mark.parametrize("resets", ["", "exclusive", "unsubscribe"])
+@pytest.mark.parametrize("resets", ["", "reset", "reset_unsubscribed"])
 def test_offsets_are_reset_as_the_attributes_after_the_batch_require(resets: str) -> None:
     """On the REMOVE of an eviction, or of a client that leaves or ends, and on no other update."""
-    attributes = bound(exclusive=True, resets=resets)
+    attributes = exclusive(**dict.fromkeys([resets] if resets else [], "true"))
     story = Story(EXCLUSIVE, replace("*"), replace("*", client="b"), T)
     steps: list[tuple[list[Event], str]] = [
-        ([attributes, replace("*", client="d")], "exclusive"),
-        ([leave(client="d")], "unsubscribe"),
-        ([ended(3, client="b", expired=True)], "unsubscribe"),
+        ([attributes, replace("*", client="d")], "reset"),
+        ([leave(client="d")], "reset_unsubscribed"),
+        ([ended(3, client="b", expired=True)], "reset_unsubscribed"),
         ([created("u"), deleted("t")], "never"),
         ([GONE], "never"),
     ]

@@ -2,14 +2,27 @@
 
 import pytest
 
-from streaming.records.columns import Event
-from streaming.records.model import LITE, GroupEvent, Place, Reason, Source
+from streaming.records.model import LITE, Place, Reason, Source
 from streaming.records.routing import Routing
 from streaming.records.subscribers import ClientKey, SubscriberKey
 from streaming.records.updates import Op
 from streaming.state import Shard, ShardDelta, ShardState
 from streaming.state.client import Ignored, LastRequest
-from tests.support.builders import DELETED, LITERAL, WILD, add, bound, created, deleted, drop, leave, replace
+from tests.support.events import (
+    DELETED,
+    LITERAL,
+    WILD,
+    Event,
+    add,
+    attributes,
+    created,
+    deleted,
+    drop,
+    leave,
+    replace,
+    superseded,
+    wildcard,
+)
 from tests.support.story import (
     Said,
     Story,
@@ -23,7 +36,7 @@ from tests.support.story import (
 )
 
 KEY = ClientKey("g", "c")
-ECHO_OF_4 = GroupEvent("g", {}, "p", Place(0, 4, 999))
+ECHO_OF_4 = superseded(4)
 
 
 @pytest.mark.rule("one-update-per-row")
@@ -117,7 +130,7 @@ def test_a_resync_of_the_same_set_emits_nothing_and_is_counted() -> None:
 
 
 @pytest.mark.parametrize("group", [LITERAL, WILD])
-def test_entries_that_are_gone_are_gone_from_the_index(group: GroupEvent) -> None:
+def test_entries_that_are_gone_are_gone_from_the_index(group: Event) -> None:
     """Each of them, and of this client only; names and patterns alike."""
     story = Story(group, replace("a", "b", "c"), replace("a", "b", client="d"), created("x"))
     story.then(drop("a", "b"))
@@ -216,15 +229,15 @@ def test_a_request_in_the_batch_of_a_group_event_causes_what_it_changes_itself()
     """The group event is read first: `*` matches `t` from then on, and nothing matches `u__v` yet."""
     story = Story(replace("*"), created("t"), created("u__v"))
     option = {"type": "TAIL_N", "value": 3}
-    assert story.then(WILD, replace("**", option=option)) == {regrouped("t", "**"), subscribed("u__v", "**")}
+    assert story.then(WILD, replace("**", offsetOption=option)) == {regrouped("t", "**"), subscribed("u__v", "**")}
     options = {update.lite_topic: (update.offset_option, update.source.topic) for update in story.expansion.updates}
     assert options == {"t": (None, "groups"), "u__v": (option, "subscriptions")}
 
 
 @pytest.mark.rule("cause")
 def test_what_a_group_event_takes_is_not_unsubscribed_by_an_unrelated_request() -> None:
-    story = Story(bound(resets="unsubscribe"), replace("*"), created("t"), created("u"))
-    literal = bound(wildcard=False, resets="unsubscribe")
+    story = Story(wildcard(reset_unsubscribed="true"), replace("*"), created("t"), created("u"))
+    literal = attributes(reset_unsubscribed="true")
     assert story.then(literal, add("u")) == {degrouped("t", "*")}
     assert (story.only_update.source.topic, story.only_update.reset) == ("groups", False)
     assert story.then(drop("u")) == {unsubscribed("u", "u")}
@@ -233,7 +246,7 @@ def test_what_a_group_event_takes_is_not_unsubscribed_by_an_unrelated_request() 
 
 @pytest.mark.rule("deleted-attributes")
 @pytest.mark.parametrize(("event", "reason"), [(DELETED, Ignored.GROUP_UNKNOWN), (ECHO_OF_4, Ignored.GROUP_SUPERSEDED)])
-def test_the_deletion_of_an_unknown_group_is_counted(event: GroupEvent, reason: Ignored) -> None:
+def test_the_deletion_of_an_unknown_group_is_counted(event: Event, reason: Ignored) -> None:
     story = Story()
     assert story.then(event) == set()
     assert story.ignored == {reason: 1}
@@ -248,7 +261,7 @@ def test_the_echo_of_a_move_ends_what_was_set_before_it() -> None:
     assert story.only_update.source == Source("groups", 0, 4, 0, 999)
     assert story.state.groups == {}
     story = Story(*map(created, "abcd"), WILD)
-    story.then(GroupEvent("g", {}, "p", Place(1, 4, 999)))
+    story.then(superseded(4, partition=1))
     assert story.state.groups == {}
 
 
@@ -278,7 +291,7 @@ def test_an_add_comes_from_the_event_that_completes_it(last: str) -> None:
     option = {"type": "TAIL_N", "value": 5}
     events: dict[str, Event] = {
         "topics": created("t"),
-        "subscriptions": replace("*", version=7, option=option),
+        "subscriptions": replace("*", version=7, offsetOption=option),
         "groups": WILD,
     }
     story = Story(*(event for stream, event in events.items() if stream != last))
@@ -286,7 +299,7 @@ def test_an_add_comes_from_the_event_that_completes_it(last: str) -> None:
     update = story.only_update
     assert (update.source, update.version) == (Source(last, 0, 3, 0, 1_003), 7)
     assert update.offset_option == (option if last == "subscriptions" else None)
-    story.then(replace("x", option=option))
+    story.then(replace("x", offsetOption=option))
     assert (story.only_update.op, story.only_update.offset_option) == (Op.REMOVE, None)
 
 
@@ -295,9 +308,9 @@ def test_the_last_request_that_makes_a_difference_to_a_topic_is_the_source() -> 
     options = [{"type": "TAIL_N", "value": number} for number in range(4)]
     story = Story(WILD, created("t"), created("u"))
     story.then(
-        add("t", version=1)._replace(offset_option=options[0]),
-        add("u", "t", version=2)._replace(offset_option=options[1]),
-        drop("v", version=2)._replace(offset_option=options[2]),
+        add("t", version=1, offsetOption=options[0]),
+        add("u", "t", version=2, offsetOption=options[1]),
+        drop("v", version=2, offsetOption=options[2]),
         add("x", version=3),
     )
     found = {update.lite_topic: (update.source.offset, update.offset_option) for update in story.expansion.updates}

@@ -2,24 +2,26 @@
 
 import pytest
 
-from streaming.records.columns import Event
-from streaming.records.model import DEADLINE_STEP_MS, GroupEvent, Place, Source, TopicEvent
+from streaming.records.model import DEADLINE_STEP_MS, Source, Stream
 from streaming.records.routing import Routing
 from streaming.records.subscribers import ClientKey
 from streaming.state import Group, Shard
 from streaming.state.client import Ignored
-from tests.support.builders import (
+from tests.support.events import (
     DELETED,
     LITERAL,
     WILD,
+    Event,
     add,
-    bound,
     created,
     deleted,
     drop,
     ended,
     leave,
+    quota,
     replace,
+    stream_of,
+    superseded,
     wake,
 )
 from tests.support.story import (
@@ -46,8 +48,8 @@ STEP = DEADLINE_STEP_MS
 @pytest.mark.rule("repeated-topic-events")
 def test_a_topic_ends_at_its_time() -> None:
     """The source is the record with the current time. A second creation does not prolong it."""
-    story = Story(WILD, replace("*"), created("t", ttl_ms=1), created("u"))
-    assert story.then(wake(STEP - 1), created("t", ttl_ms=5 * STEP)) == set()
+    story = Story(WILD, replace("*"), created("t", ttlMs=1), created("u"))
+    assert story.then(wake(STEP - 1), created("t", ttlMs=5 * STEP)) == set()
     assert story.ignored == {Ignored.TOPIC_EXISTS: 1}
     assert story.then(wake(STEP)) == {expired("t", "*")}
     assert story.only_update.source == Source("clock", 0, 7, 0, 1_007)
@@ -58,17 +60,17 @@ def test_a_topic_ends_at_its_time() -> None:
 @pytest.mark.rule("deadline")
 def test_a_ttl_starts_at_the_timestamp_of_the_topic_or_of_its_record() -> None:
     """Else from that of its record, which is 1,002 here."""
-    story = Story(WILD, created("a", ttl_ms=STEP)._replace(timestamp=0), created("b", ttl_ms=STEP - 1_003))
+    story = Story(WILD, created("a", ttlMs=STEP, timestamp=0), created("b", ttlMs=STEP - 1_003))
     assert {topic: metadata.deadline for topic, metadata in story.state.topics.items()} == {"a": STEP, "b": STEP}
-    story = Story(WILD, created("b", ttl_ms=STEP - 1_001))
+    story = Story(WILD, created("b", ttlMs=STEP - 1_001))
     assert story.state.topics["b"].deadline == 2 * STEP
 
 
 @pytest.mark.rule("recreated-topic")
-@pytest.mark.parametrize(("again", "left"), [(created("t"), []), (created("t", ttl_ms=5 * STEP), [6 * STEP])])
-def test_a_recreated_topic_has_a_time_of_its_own(again: TopicEvent, left: list[int]) -> None:
+@pytest.mark.parametrize(("again", "left"), [(created("t"), []), (created("t", ttlMs=5 * STEP), [6 * STEP])])
+def test_a_recreated_topic_has_a_time_of_its_own(again: Event, left: list[int]) -> None:
     """Also in the batch in which the former one would have ended."""
-    story = Story(WILD, replace("*"), created("t", ttl_ms=1))
+    story = Story(WILD, replace("*"), created("t", ttlMs=1))
     assert story.then(deleted("t"), again, wake(STEP)) == set()
     assert story.held() == ["t"]
     assert sorted(story.state.alarms) == left
@@ -76,7 +78,7 @@ def test_a_recreated_topic_has_a_time_of_its_own(again: TopicEvent, left: list[i
 
 
 def test_a_topic_deleted_after_its_end_has_expired() -> None:
-    story = Story(WILD, replace("*"), created("t", ttl_ms=1))
+    story = Story(WILD, replace("*"), created("t", ttlMs=1))
     story.offset = STEP
     assert story.then(deleted("t")) == {expired("t", "*")}
     assert story.ignored == {Ignored.TOPIC_UNKNOWN: 1}
@@ -86,9 +88,9 @@ def test_a_topic_deleted_after_its_end_has_expired() -> None:
 def test_a_topic_whose_time_is_over_when_it_comes_never_was() -> None:
     """In a batch with the current time; else it ends with the answer to its alarm."""
     story = Story(WILD, replace("*"))
-    assert story.then(created("t", ttl_ms=1), wake(STEP)) == set()
+    assert story.then(created("t", ttlMs=1), wake(STEP)) == set()
     assert not story.expansion.delta
-    assert story.then(created("t", ttl_ms=1)) == {added("t", "*")}
+    assert story.then(created("t", ttlMs=1)) == {added("t", "*")}
     assert story.then(wake(99 * STEP)) == {expired("t", "*")}
 
 
@@ -97,17 +99,18 @@ def test_a_topic_whose_time_is_over_when_it_comes_never_was() -> None:
     [
         ([WILD], replace("*"), set()),
         ([WILD, replace("*")], leave(), {expired("t", "*")}),
-        ([bound(quota=1), replace("*")], created("u"), {expired("t", "*"), freed("u", "*")}),
+        ([quota(1), replace("*")], created("u"), {expired("t", "*"), freed("u", "*")}),
     ],
     ids=["a new client", "a client that leaves", "room for another topic"],
 )
 def test_the_end_of_a_topic_meets_other_events(before: list[Event], event: Event, said: set[Said]) -> None:
-    story = Story(*before, created("t", ttl_ms=1), *([event] if isinstance(event, TopicEvent) else []))
-    assert story.then(*([] if isinstance(event, TopicEvent) else [event]), wake(STEP)) == said
+    is_topic = stream_of(event) is Stream.TOPICS
+    story = Story(*before, created("t", ttlMs=1), *[event] * is_topic)
+    assert story.then(*[event] * (not is_topic), wake(STEP)) == said
 
 
 def test_the_latest_time_of_a_batch_counts() -> None:
-    story = Story(WILD, replace("*"), created("a", ttl_ms=1), created("b", ttl_ms=STEP), created("c", ttl_ms=2 * STEP))
+    story = Story(WILD, replace("*"), created("a", ttlMs=1), created("b", ttlMs=STEP), created("c", ttlMs=2 * STEP))
     assert story.then(wake(2 * STEP), wake(STEP)) == {expired("a", "*"), expired("b", "*")}
     assert story.state.alarms == {3 * STEP: True}
     assert {update.source.offset for update in story.expansion.updates} == {6}
@@ -123,23 +126,23 @@ def alarms(story: Story) -> dict[int, bool | None]:
 
 @pytest.mark.rule("one-alarm")
 def test_each_time_is_asked_for_once() -> None:
-    story = Story(created("a", ttl_ms=1), created("b", ttl_ms=2), created("c", ttl_ms=STEP), created("d"))
+    story = Story(created("a", ttlMs=1), created("b", ttlMs=2), created("c", ttlMs=STEP), created("d"))
     assert alarms(story) == {STEP: True, 2 * STEP: True}
-    story.then(created("e", ttl_ms=3))
+    story.then(created("e", ttlMs=3))
     assert alarms(story) == {}
-    story.then(created("f", ttl_ms=2 * STEP))
+    story.then(created("f", ttlMs=2 * STEP))
     assert alarms(story) == {3 * STEP: True}
 
 
 @pytest.mark.rule("one-alarm")
 def test_times_that_are_over_are_forgotten() -> None:
     """Whether something ended then or not: so what comes late asks again."""
-    story = Story(created("a", ttl_ms=1), created("b", ttl_ms=STEP))
+    story = Story(created("a", ttlMs=1), created("b", ttlMs=STEP))
     story.then(deleted("a"))
     story.then(wake(STEP))
     assert alarms(story) == {STEP: None}
     assert story.state.alarms == {2 * STEP: True}
-    story.then(created("c", ttl_ms=1))
+    story.then(created("c", ttlMs=1))
     assert alarms(story) == {STEP: True}
     story.then(wake(3 * STEP), wake(3 * STEP))
     assert alarms(story) == {STEP: None, 2 * STEP: None}
@@ -174,7 +177,7 @@ def test_a_lease_that_ends_is_a_cause_of_its_own() -> None:
     assert story.ignored == {Ignored.STALE_VERSION: 1}
 
 
-ONE_OF_TWO = [bound(quota=1), created("t"), created("u"), replace("t", version=1)]
+ONE_OF_TWO = [quota(1), created("t"), created("u"), replace("t", version=1)]
 AB, ABC = ([WILD, *map(created, topics)] for topics in ("ab", "abc"))
 
 
@@ -273,12 +276,8 @@ def test_a_shard_notes_requests_that_only_concern_other_shards(number: int) -> N
 # A group that is bound to another parent: the coordinator tells this one.
 
 
-def elsewhere(offset: int = 500, parent: str = "q") -> GroupEvent:
-    return GroupEvent("g", {}, "p", Place(0, offset, 999), parent)
-
-
-def unbound(offset: int = 600) -> GroupEvent:
-    return GroupEvent("g", {}, "p", Place(0, offset, 999))
+def elsewhere(offset: int = 500, parent: str = "q") -> Event:
+    return superseded(offset, parent)
 
 
 @pytest.mark.rule("bound-group")
@@ -296,10 +295,10 @@ def test_clients_of_a_group_bound_elsewhere_receive_nothing() -> None:
 @pytest.mark.rule("bound-group")
 @pytest.mark.parametrize(
     ("back", "said"),
-    [(WILD, {regrouped("t", "*"), regrouped("u", "*", "u")}), (unbound(), {regrouped("u", "u")})],
+    [(WILD, {regrouped("t", "*"), regrouped("u", "*", "u")}), (superseded(600), {regrouped("u", "u")})],
     ids=["bound here", "bound nowhere"],
 )
-def test_requests_during_a_binding_elsewhere_count_afterwards(back: GroupEvent, said: set[Said]) -> None:
+def test_requests_during_a_binding_elsewhere_count_afterwards(back: Event, said: set[Said]) -> None:
     """The group that moves away takes its attributes with it."""
     story = Story(LITERAL, replace("t"), created("t"), created("u"))
     story.then(elsewhere())
@@ -328,7 +327,7 @@ def test_a_late_record_of_a_binding_does_not_undo_later_attributes() -> None:
     assert story.then(elsewhere(500)) == set()
     assert story.ignored == {Ignored.GROUP_SUPERSEDED: 1}
     story.then(elsewhere(700))
-    assert story.then(unbound(650)) == set()
+    assert story.then(superseded(650)) == set()
     assert story.ignored == {Ignored.GROUP_SUPERSEDED: 1}
 
 
@@ -339,5 +338,5 @@ def test_a_group_deleted_here_can_still_be_bound_elsewhere() -> None:
     story.then(DELETED)
     assert story.then(elsewhere()) == {degrouped("t", "t"), degrouped("t", "t", client="d")}
     assert story.then(ended(100, client="d")) == set()
-    assert story.then(unbound()) == {regrouped("t", "t")}
+    assert story.then(superseded(600)) == {regrouped("t", "t")}
     assert story.state.groups == {}

@@ -10,22 +10,16 @@ from streaming.storage.journal import FORMAT
 from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, OutputKind
-from tests.support.builders import group_json, request_json, topic_json
+from tests.support.events import created, deleted, replace, with_attributes
 from tests.support.simulator import TOPICS as NAMES
-from tests.support.states import TOMBSTONE, Written, work
+from tests.support.states import GROUPS, SUBSCRIPTIONS, TOMBSTONE, TOPICS, Written, row, work
 
-GROUPS, SUBSCRIPTIONS, TOPICS = range(3)
 FORMAT_AT = 2
 """Place of the format's number in a state value."""
 
 
-def row(stream: int, payload: bytes, offset: int) -> InputRow:
-    return InputRow(stream, 0, offset, 0, 1_000 + offset, payload)
-
-
 def asks(client: str, *entries: str, offset: int, **fields: Any) -> InputRow:
-    request = request_json(clientId=client, liteTopicSet=list(entries), dialect="mqtt", **fields)
-    return row(SUBSCRIPTIONS, request, offset)
+    return row(SUBSCRIPTIONS, replace(*entries, client=client, dialect="mqtt", **fields), offset)
 
 
 def changes(output: Written) -> list[tuple[str, ...]]:
@@ -40,7 +34,7 @@ def changes(output: Written) -> list[tuple[str, ...]]:
 
 def former_release(*rows: InputRow, worker: Worker | None = None, attributes: dict[str, str] | None = None) -> bytes:
     """The state after some rows, as a release with the former format wrote it."""
-    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "true", **(attributes or {})})
+    group = with_attributes({BIND_TOPIC: "p", WILDCARD: "true", **(attributes or {})})
     data, _ = work("p", 0, [row(GROUPS, group, 0), *rows], None, worker or Worker(WorkerConfig(NAMES)))
     assert data is not None
     return data[:FORMAT_AT] + b"\x05" + data[FORMAT_AT + 2 :]  # without the complement
@@ -57,8 +51,8 @@ ADD, REMOVE = OutputKind.ADD, OutputKind.REMOVE
 SHARED = [
     asks("c", "$share/s/t", "$share/s/+", "plain", offset=1),
     asks("d", "$share/s/+", offset=2),
-    row(TOPICS, topic_json(liteTopic="t"), 3),
-    row(TOPICS, topic_json(liteTopic="plain"), 4),
+    row(TOPICS, created("t"), 3),
+    row(TOPICS, created("plain"), 4),
 ]
 RENAMED = [
     (ADD, "c", "t", "share:s/t"), (ADD, "c", "t", "share:s/+"), (ADD, "d", "t", "share:s/+"),
@@ -71,55 +65,55 @@ RENAMED = [
 @pytest.mark.rule("old-shares")
 def test_the_first_micro_batch_renames_the_rows_of_a_shard_once() -> None:
     """Rows without a share stay as they are, and so does everything in a second micro-batch."""
-    later, output = taken_over(former_release(*SHARED), row(TOPICS, topic_json(liteTopic="u"), 5))
+    later, output = taken_over(former_release(*SHARED), row(TOPICS, created("u"), 5))
     born = [(ADD, "c", "u", "share:s/+"), (ADD, "d", "u", "share:s/+")]
     found = changes(output)
     assert sorted(found[: len(RENAMED)]) == sorted(RENAMED)
     assert sorted(found[len(RENAMED) :]) == sorted(born)
     assert output.kinds.count(TOMBSTONE) == 4
     assert later[FORMAT_AT] == FORMAT
-    _, again = taken_over(later, row(TOPICS, topic_json(liteTopic="v"), 6))
+    _, again = taken_over(later, row(TOPICS, created("v"), 6))
     assert {topic for _, _, topic, *_ in changes(again)} == {"v"}
 
 
 def test_the_records_name_share_and_filter_and_are_repeated_to_the_byte() -> None:
     data = former_release(*SHARED)
-    _, output = taken_over(data, row(TOPICS, topic_json(liteTopic="t"), 5))
+    _, output = taken_over(data, row(TOPICS, created("t"), 5))
     values = {key: json.loads(value) for key, value in zip(output.keys, output.payloads, strict=True) if value}
     added, removed = (values[f'["p","g","c","t","{part}"]'.encode()] for part in ("share:s/t", "share:s"))
     assert (added["share"], added["filter"], added["patterns"], added["cause"]) == ("s", "t", ["t"], "REPAIRED")
     assert (removed["share"], removed["patterns"], removed.get("filter")) == ("s", ["+", "t"], None)
     assert added["source"] == {"topic": NAMES[TOPICS], "partition": 0, "offset": 5, "entry": 0, "timestamp": 1_005}
-    _, again = taken_over(data, row(TOPICS, topic_json(liteTopic="t"), 5))
+    _, again = taken_over(data, row(TOPICS, created("t"), 5))
     assert (again.keys, again.payloads) == (output.keys, output.payloads)
 
 
 def test_an_event_of_the_same_micro_batch_comes_after_the_rename() -> None:
-    _, output = taken_over(former_release(*SHARED), row(TOPICS, topic_json(liteTopic="t", event="DELETED"), 5))
+    _, output = taken_over(former_release(*SHARED), row(TOPICS, deleted("t"), 5))
     found = changes(output)
     for change in [(client, "t", "share:s/+") for client in "cd"]:
         assert found.index((ADD, *change)) < found.index((REMOVE, *change))
 
 
 def test_topics_beyond_a_quota_have_no_row_to_rename() -> None:
-    topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), 5 + number) for number in range(4)]
+    topics = [row(TOPICS, created(f"t{number}"), 5 + number) for number in range(4)]
     data = former_release(asks("c", "$share/s/+", offset=1), *topics, attributes={QUOTA: "2"})
-    _, output = taken_over(data, row(TOPICS, topic_json(liteTopic="t0"), 20))
+    _, output = taken_over(data, row(TOPICS, created("t0"), 20))
     assert {topic for _, _, topic, *_ in changes(output)} == {"t0", "t1"}
 
 
 def test_many_rows_are_written_in_pieces() -> None:
-    topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), 5 + number) for number in range(40)]
+    topics = [row(TOPICS, created(f"t{number}"), 5 + number) for number in range(40)]
     data = former_release(asks("c", "$share/s/+", offset=1), *topics)
     worker = Worker(WorkerConfig(NAMES), Tuning(updates_per_chunk=4, piece_bytes=1_000, output_row_bytes=500))
-    _, output = work("p", 0, [row(TOPICS, topic_json(liteTopic="t0"), 90)], data, worker)
+    _, output = work("p", 0, [row(TOPICS, created("t0"), 90)], data, worker)
     assert len(changes(output)) == 80
 
 
 def test_a_state_without_shares_is_left_alone() -> None:
     """Nothing is written until something changes."""
-    data = former_release(asks("c", "+", offset=1), row(TOPICS, topic_json(), 2))
-    later, output = taken_over(data, row(TOPICS, topic_json(), 3))
+    data = former_release(asks("c", "+", offset=1), row(TOPICS, created(), 2))
+    later, output = taken_over(data, row(TOPICS, created(), 3))
     assert (later, changes(output)) == (data, [])
 
 
@@ -134,7 +128,7 @@ def test_a_malformed_share_of_an_earlier_release_is_dropped(malformed: str, monk
     from streaming.state.group import _PATTERN_PROBLEMS  # noqa: PLC0415 - a cache that this test has filled
 
     _PATTERN_PROBLEMS.clear()
-    later, output = taken_over(data, row(TOPICS, topic_json(liteTopic="a"), 5), row(TOPICS, topic_json(), 6))
+    later, output = taken_over(data, row(TOPICS, created("a"), 5), row(TOPICS, created(), 6))
     assert changes(output) == [(ADD, "c", "a")]
     _, output = taken_over(later, asks("c", "b", offset=7), asks("d", offset=8, action="COMPLETE_REMOVE"))
     assert changes(output) == [(REMOVE, "c", "a")]

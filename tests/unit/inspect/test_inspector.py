@@ -10,7 +10,7 @@ from streaming.errors import NotPlaced, QuestionRefused
 from streaming.inspect import Filter, Inspector, PairVerdict, wording
 from streaming.records.model import Stream
 from streaming.records.routing import Routing
-from tests.support.builders import group_json, request_json, topic_json
+from tests.support.events import created, encoded, replace, with_attributes
 from tests.support.inspected import inspector_of
 from tests.support.simulator import Record, Simulation
 
@@ -30,15 +30,15 @@ def inspector_after(*values: tuple[Stream, bytes], routing: Routing | None = Non
 
 
 def group(name: str = "g", **attributes: str) -> tuple[Stream, bytes]:
-    return Stream.GROUPS, group_json(group=name, attributes={**ATTRIBUTES, **attributes})
+    return Stream.GROUPS, encoded(with_attributes({**ATTRIBUTES, **attributes}, group=name))
 
 
 def asks(*entries: str, **fields: Any) -> tuple[Stream, bytes]:
-    return Stream.SUBSCRIPTIONS, request_json(liteTopicSet=list(entries), **fields)
+    return Stream.SUBSCRIPTIONS, encoded(replace(*entries, **fields))
 
 
 def topic(name: str, parent: str = "p") -> tuple[Stream, bytes]:
-    return Stream.TOPICS, topic_json(liteTopic=name, parentTopic=parent)
+    return Stream.TOPICS, encoded(created(name, parent=parent))
 
 
 TOPICS = [topic(f"{first}__{second}") for first in "abcdef" for second in "12"]
@@ -142,8 +142,8 @@ def test_a_plan_adds_up_shards_and_parents() -> None:
     ("record", "reason"),
     [
         ({"action": "SUBSCRIBE", "clientId": "c", "group": "g", "topic": "p"}, "unknown-action"),
-        (json.loads(request_json(liteTopicSet=["a*"])), "invalid-pattern"),
-        (json.loads(request_json(topic="q")), "group-bound-elsewhere"),
+        (replace("a*"), "invalid-pattern"),
+        (replace("t", parent="q"), "group-bound-elsewhere"),
     ],
 )
 def test_a_plan_tells_dead_letters(record: dict[str, Any], reason: str) -> None:
@@ -156,7 +156,7 @@ def test_a_plan_shows_that_nothing_remains_where_the_group_is_not_bound() -> Non
     """The parent learns it a micro-batch later; other requests of the record have their effect."""
     known = [group(), topic("a__1", "q"), topic("a__1"), topic("a__1", "r")]
     inspector, _ = inspector_of(job := a_job(*known))
-    elsewhere = json.loads(request_json(liteTopicSet=["a__1"], topic="q"))
+    elsewhere = replace("a__1", parent="q")
     found = inspector.plan(elsewhere)
     assert (found.adds, found.removes) == (0, 0)
     several = {"subscriptionSet": [elsewhere, {**elsewhere, "topic": "p"}, {**elsewhere, "group": "h", "topic": "r"}]}
@@ -168,7 +168,7 @@ def test_a_plan_shows_that_nothing_remains_where_the_group_is_not_bound() -> Non
 
 def test_a_plan_counts_the_valid_requests_of_a_record() -> None:
     inspector, inquirer = inspector_of(a_job(group(), *TOPICS))
-    valid = request_json(liteTopicSet=["a__1"])
+    valid = encoded(replace("a__1"))
     found = inspector.plan(b'{"subscriptionSet":[%b,%b,"expired":true}]}' % (valid, valid[:-1]))
     assert (found.adds, [problem.reason for problem in found.problems]) == (1, ["reserved-field"])
     asked = inquirer.questions

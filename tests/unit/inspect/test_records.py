@@ -1,6 +1,5 @@
 """What is sent and followed by hand: told apart, checked, chosen, and shown in words."""
 
-import json
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from streaming.records.schema_models import SourceSchema, UpdateSchema
 from streaming.worker.bounds import bounds_of
 from streaming.worker.inquiry.model import EventPlace
 from streaming.worker.signature import Signer
-from tests.support.builders import request_value, topic_value
+from tests.support.events import created, encoded, replace
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
 
@@ -34,9 +33,9 @@ UPDATE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("record", "stream"),
     [
-        (topic_value(), Stream.TOPICS),
-        (request_value(), Stream.SUBSCRIPTIONS),
-        ({"subscriptionSet": [request_value()]}, Stream.SUBSCRIPTIONS),
+        (created(), Stream.TOPICS),
+        (replace("t"), Stream.SUBSCRIPTIONS),
+        ({"subscriptionSet": [replace("t")]}, Stream.SUBSCRIPTIONS),
         ({"group": "g", "attributes": {}}, Stream.GROUPS),
     ],
 )
@@ -46,13 +45,13 @@ def test_a_record_is_told_by_its_fields(record: dict[str, Any], stream: Stream) 
 
 
 def test_each_entry_of_a_record_is_checked() -> None:
-    record = {"subscriptionSet": [request_value(), request_value(action="SHOUT"), request_value(group=" ")]}
+    record = {"subscriptionSet": [replace("t"), replace("t", action="SHOUT"), replace("t", group=" ")]}
     found, problems, _ = read(Stream.SUBSCRIPTIONS, text_of(record), BOUNDS)
     assert [problem.reason for problem in problems] == ["unknown-action", "blank-name"]
-    assert found == {"subscriptionSet": [request_value()]}
+    assert found == {"subscriptionSet": [replace("t")]}
 
 
-PLAIN = json.dumps(request_value()).encode()
+PLAIN = encoded(replace("t"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from streaming.cli import main
 from streaming.operations.advise import rule
 from streaming.records.routing import Routing
-from tests.support.builders import request_json, topic_json
+from tests.support.events import created, deleted, encoded, replace
 
 TOPICS = [f"eu__tenant{number}__created" for number in range(25_000)]
 
@@ -70,8 +70,8 @@ def test_plain_lines_of_one_parent(patterns: str) -> None:
 
 
 def test_records_of_several_parents_as_the_inputs_have_them(file_of: Callable[..., str]) -> None:
-    file = file_of(request_json(liteTopicSet=["a__*"]), request_json(topic="q", clientId="d"))
-    events = lines(topic_json(), topic_json(liteTopic="u"), topic_json(parentTopic="q"), topic_json(event="DELETED"))
+    file = file_of(encoded(replace("a__*")), encoded(replace("t", parent="q", client="d")))
+    events = lines(encoded(created()), encoded(created("u")), encoded(created(parent="q")), encoded(deleted()))
     found = told("--topics", "-", "--patterns", file, stdin=events)
     parents = [(each["parent"], each["topics"], each["patterns"]) for each in found["parents"]]
     assert parents == [("p", 1, 1), ("q", 1, 1)]
@@ -97,14 +97,14 @@ def test_only_the_first_of_many_parents_reasons_and_notes_are_shown(
     file_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command to copy is complete."""
-    events = [topic_json(parentTopic=f"p{parent:02}", liteTopic=str(n)) for parent in range(30) for n in range(parent)]
+    events = [encoded(created(str(n), parent=f"p{parent:02}")) for parent in range(30) for n in range(parent)]
     output = advise("--topics", "-", stdin=lines(*events)).stdout.splitlines()
     assert [line.split()[0] for line in output if line.startswith("p")][1:] == [f"p{n}" for n in range(29, 9, -1)]
     assert "and 9 more" in output
     assert "    the default; no parent has more than 10,000 topics, so each has one shard" in output
     monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 1)
-    events = [topic_json(parentTopic=f"p{parent}", liteTopic=f"{n}") for parent in range(30) for n in range(2)]
-    file = file_of(*(request_json(topic=f"p{parent}", clientId=f"c{parent}") for parent in range(30)))
+    events = [encoded(created(f"{n}", parent=f"p{parent}")) for parent in range(30) for n in range(2)]
+    file = file_of(*(encoded(replace("t", parent=f"p{parent}", client=f"c{parent}")) for parent in range(30)))
     output = advise("--topics", "-", "--patterns", file, stdin=lines(*events)).stdout.splitlines()
     assert sum(line.startswith("--shards ") for line in output) == 20
     assert sum(line.startswith("Note: ") for line in output) == 20
@@ -131,7 +131,7 @@ def test_what_is_empty_asks_for_nothing_and_what_is_not_valid_is_reported(file_o
     found = told("--parent", "p", "--topics", "-", "--patterns", file_of(""), stdin=b"t\r\n\n u\n")
     (parent,) = found["parents"]
     assert (parent["topics"], parent["clients"], found["warnings"]) == (2, 0, [])
-    found = told("--topics", "-", stdin=lines("eu__created", topic_json(), b"\xff"))
+    found = told("--topics", "-", stdin=lines("eu__created", encoded(created()), b"\xff"))
     assert found["parents"][0]["topics"] == 1
     (warning,) = found["warnings"]
     assert warning.startswith("2 entries are invalid and left out (topics, partition 0, record 1: the value is not")

@@ -12,11 +12,11 @@ from streaming.expansion import apply_events
 from streaming.operations.advise import rule
 from streaming.operations.advise.inventory import Holding
 from streaming.operations.advise.rule import Advice, Spread, advise, sizes
-from streaming.records.model import LITE, NO_METADATA, GroupEvent, Notation, Source, SubscriptionRequest
+from streaming.records.model import LITE, NO_METADATA, Notation, Source
 from streaming.records.routing import Routing
 from streaming.state import Shard, ShardState
 from streaming.tuning import DEFAULT_TUNING
-from tests.support.builders import MQTT, NATS, WAMP, WILD, bound, replace
+from tests.support.events import MQTT, NATS, WAMP, WILD, Event, parsed, replace, wildcard
 from tests.support.states import encode
 
 COUNTS = [1, 2, 4, 8]
@@ -30,15 +30,15 @@ SEPARATORS = {"lite": "__", "mqtt": "/", "nats": ".", "wamp": "."}
 
 
 def shard_after(
-    requests: list[SubscriptionRequest], number: int = 0, routing: Routing | None = None, group: GroupEvent = WILD
+    requests: list[Event], number: int = 0, routing: Routing | None = None, group: Event = WILD
 ) -> ShardState:
     """Return a shard after these requests."""
     found = ShardState()
-    asks = [(Source("subscriptions", 0, offset, 0, 0), request) for offset, request in enumerate(requests)]
+    asks = [(Source("subscriptions", 0, offset, 0, 0), parsed(event)) for offset, event in enumerate(requests)]
     found.apply(
         apply_events(
             found,
-            [(Source("groups", 0, 0, 0, 0), group), *asks],
+            [(Source("groups", 0, 0, 0, 0), parsed(group)), *asks],
             Shard("p", number, routing or Routing()),
             DEFAULT_TUNING,
         ).delta
@@ -47,7 +47,7 @@ def shard_after(
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> list[SubscriptionRequest]:
+def requests(draw: st.DrawFn) -> list[Event]:
     """Draw requests, each of a client of its own."""
     made = []
     for number, texts in enumerate(draw(entries)):
@@ -59,7 +59,7 @@ def requests(draw: st.DrawFn) -> list[SubscriptionRequest]:
 
 @given(names=topics, made=requests(), depth=st.integers(0, 3), shards=st.sampled_from(COUNTS))
 def test_topics_and_patterns_stand_where_the_job_puts_them(
-    names: list[str], made: list[SubscriptionRequest], depth: int, shards: int
+    names: list[str], made: list[Event], depth: int, shards: int
 ) -> None:
     routing = Routing({"p": shards}, depth)
     placement = Spread(Holding(dict.fromkeys(names, NO_METADATA), shard_after(made)), depth).placed(shards)
@@ -122,7 +122,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 100)
 
 
-def holding(topics: Iterable[str], *requests: SubscriptionRequest) -> Holding:
+def holding(topics: Iterable[str], *requests: Event) -> Holding:
     return Holding(dict.fromkeys(topics, NO_METADATA), shard_after(list(requests)) if requests else ShardState())
 
 
@@ -222,7 +222,7 @@ def test_it_warns_where_shards_do_not_help(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(("quota", "said"), [(50, ["of the smallest, 50, each grants 25"]), (-1, [])])
 def test_it_warns_of_quotas_that_shards_divide(quota: int, said: list[str]) -> None:
-    state = shard_after([replace("a")], group=bound(quota=quota))
+    state = shard_after([replace("a")], group=wildcard(quota=quota))
     found = advise({"p": Holding(dict.fromkeys(numbered(150), NO_METADATA), state)}, 2).warnings
     assert len(found) == len(said)
     assert all(part in text for part, text in zip(said, found, strict=True))

@@ -1,6 +1,6 @@
 """The relation that states amount to is the one that the updates of a job leave."""
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +18,7 @@ from streaming.records.writing import update_key
 from streaming.tuning import Tuning
 from streaming.worker import Worker
 from streaming.worker.quarantine import partition_of
-from tests.support.builders import group_json, request_json, topic_json
+from tests.support.events import WILD, created, encoded, replace
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, history
 from tests.support.recorder import Recorder
 from tests.support.simulator import TOPICS, Simulation
@@ -86,13 +86,13 @@ def test_inputs_that_are_worked_off_anew_leave_the_same_relation(
 def test_inputs_are_worked_off_without_entries_that_the_job_left_out(tmp_path: Path) -> None:
     """Except for the keys of state partitions that had applied them."""
     records = [
-        StoredInput(Stream.GROUPS, 0, 0, 1, group_json()),
-        StoredInput(Stream.SUBSCRIPTIONS, 0, 0, 2, request_json(liteTopicSet=["*"])),
-        *(StoredInput(Stream.TOPICS, 0, number, 3, topic_json(liteTopic=f"t{number}")) for number in range(8)),
+        StoredInput(Stream.GROUPS, 0, 0, 1, encoded(WILD)),
+        StoredInput(Stream.SUBSCRIPTIONS, 0, 0, 2, encoded(replace("*"))),
+        *(StoredInput(Stream.TOPICS, 0, number, 3, encoded(created(f"t{number}"))) for number in range(8)),
     ]
     routing, partitions = Routing({"p": 4}), 3
     left_out = {(TOPICS[2], 0, number, 0): (1,) for number in range(8)}
-    replay = Replay(replace(rules(routing), left_out=left_out, partitions=partitions), tmp_path)
+    replay = Replay(dataclasses.replace(rules(routing), left_out=left_out, partitions=partitions), tmp_path)
     replay.feed(records)
     found = {topic for _, state in replay.states() for topic in state.topics}
     wanted = {

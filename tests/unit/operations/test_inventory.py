@@ -9,7 +9,7 @@ import pytest
 from streaming.operations.advise.inventory import Holding, Inventory
 from streaming.records.model import BIND_TOPIC, QUOTA, Place, Stream
 from streaming.records.routing import Routing
-from tests.support.builders import group_json, request_json, topic_json
+from tests.support.events import WILD, created, encoded, replace
 from tests.support.histories import PROFILES, batches, history
 from tests.support.simulator import Record, Simulation
 from tests.support.states import decode
@@ -34,15 +34,15 @@ def holding_of(*values: tuple[Stream, bytes | None], now: int = 0) -> Holding:
 
 
 def request(**changes: Any) -> tuple[Stream, bytes]:
-    return Stream.SUBSCRIPTIONS, request_json(**changes)
+    return Stream.SUBSCRIPTIONS, encoded(replace("t", **changes))
 
 
 def topic(**changes: Any) -> tuple[Stream, bytes]:
-    return Stream.TOPICS, topic_json(**changes)
+    return Stream.TOPICS, encoded(created(**changes))
 
 
 def group(**changes: Any) -> tuple[Stream, bytes]:
-    return Stream.GROUPS, group_json(**changes)
+    return Stream.GROUPS, encoded({**WILD, **changes})
 
 
 def patterns(holding: Holding) -> list[str]:
@@ -92,7 +92,7 @@ def test_topics_come_and_go_by_events_and_by_ttl() -> None:
     first = topic(ttlMs=1_000)  # until 10,000, a step of deadlines
     assert inventory_of(first).holdings(9_999)["p"].topics.keys() == {"t"}
     assert inventory_of(first).holdings(10_000) == {}
-    again = [(Place(0, 1, 9_000), topic_json()), (Place(0, 2, 10_000), topic_json(tags="red"))]
+    again = [(Place(0, 1, 9_000), encoded(created())), (Place(0, 2, 10_000), encoded(created(tags="red")))]
     for late, count in ((again[0], 0), (again[1], 1)):
         inventory = inventory_of(first)
         inventory.feed(Stream.TOPICS, [late])
@@ -120,7 +120,7 @@ def clients(*values: tuple[Stream, bytes | None]) -> dict[str, int]:
 def test_clients_leave_everywhere_and_a_set_of_entries_is_taken_apart() -> None:
     leaves = request(action="COMPLETE_REMOVE", topic=...)
     assert clients(request(), request(topic="q"), request(topic="q", clientId="d"), leaves) == {"q": 1}
-    entries = [json.loads(request_json(clientId=name)) for name in "cd"]
+    entries = [replace("t", client=name) for name in "cd"]
     record = Stream.SUBSCRIPTIONS, json.dumps({"subscriptionSet": [*entries, {}]}).encode()
     assert clients(record) == {"p": 2}
     assert inventory_of(record).refused == 1

@@ -17,7 +17,7 @@ from streaming.state import ShardState
 from streaming.worker.bounds import Bounds
 from streaming.worker.limits_note import LIMITS, Limits, dump, parse
 from streaming.worker.signature import Origin, Signer
-from tests.support.builders import request_json, topic_json
+from tests.support.events import created, deleted, encoded, replace
 from tests.support.simulator import TOPICS
 
 SUBSCRIPTIONS = TOPICS[1]
@@ -30,7 +30,7 @@ def rules(*limits: Limits) -> Rules:
 
 
 def request(offset: int, client: str, entries: int, **fields: Any) -> StoredInput:
-    value = request_json(clientId=client, topic="p", liteTopicSet=[f"n{each}" for each in range(entries)], **fields)
+    value = encoded(replace(*[f"n{each}" for each in range(entries)], client=client, parent="p", **fields))
     return StoredInput(Stream.SUBSCRIPTIONS, 0, offset, offset, value)
 
 
@@ -75,15 +75,15 @@ def test_a_record_of_the_job_itself_has_no_bounds(tmp_path: Path) -> None:
     assert clients(tmp_path, rules(limits), first._replace(value=several)) == set(), "a record of short requests"
     assert clients(tmp_path, rules(), first._replace(value=several)) == set("cdefghij")
     replay = Replay(rules(limits), tmp_path)
-    replay.feed([StoredInput(Stream.TOPICS, 0, 0, 0, topic_json(topic="x" * 400))])
+    replay.feed([StoredInput(Stream.TOPICS, 0, 0, 0, encoded(created(topic="x" * 400)))])
     assert list(replay.states()) == [], "a topic event that is too long"
 
 
 def test_a_started_micro_batch_is_applied_in_the_order_of_the_job() -> None:
     """The job reads partition 0 first. Kafka returns partitions in any order."""
     events = [
-        StoredInput(Stream.TOPICS, 1, 0, 0, topic_json()),
-        StoredInput(Stream.TOPICS, 0, 0, 0, topic_json(event="DELETED")),
+        StoredInput(Stream.TOPICS, 1, 0, 0, encoded(created())),
+        StoredInput(Stream.TOPICS, 0, 0, 0, encoded(deleted())),
     ]
     for records in (events, events[::-1]):
         state = ShardState()
@@ -95,7 +95,7 @@ def test_a_started_micro_batch_is_applied_in_the_order_of_the_job() -> None:
 def test_dead_letters_that_somebody_else_wrote_name_no_group(names: dict[str, Any]) -> None:
     """Whoever may write to the topic of dead letters can put anything there."""
     forged = orjson.dumps({"reason": "quota-exceeded", "original": orjson.dumps(names).decode()})
-    real = orjson.dumps({"reason": "quota-exceeded", "original": request_json().decode()})
+    real = orjson.dumps({"reason": "quota-exceeded", "original": encoded(replace("t")).decode()})
     assert list(refused_requests([forged, b'"quota-exceeded"', b'{"original":"quota-exceeded"}', real])) == [("p", "g")]
 
 

@@ -26,7 +26,7 @@ from streaming.spark.notes import REBUILD, RebuildNote, Stage
 from streaming.spark.query import InputProgress
 from streaming.worker.rows import Output, OutputKind
 from streaming.worker.signature import Signer
-from tests.support.builders import request_value
+from tests.support.events import replace
 
 
 @pytest.mark.parametrize("options", [[], ["--former", "/old", "--without-former"]])
@@ -257,7 +257,7 @@ def test_beside_producers_some_rounds_are_enough_but_wide_changes_are_carried_ou
 
 
 SIGNER = Signer(b"secret")
-REQUEST = str(request_value()).replace("'", '"').encode()
+REQUEST = str(replace("t")).replace("'", '"').encode()
 
 
 @pytest.mark.parametrize(

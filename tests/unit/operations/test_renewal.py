@@ -1,6 +1,6 @@
 """States of a former checkpoint with which a new one begins."""
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
@@ -8,24 +8,17 @@ import pytest
 from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.errors import StateCorrupted
 from streaming.operations.adoption import Layout, Renewed, renewed_states
-from streaming.records.model import BIND_TOPIC, WILDCARD
 from streaming.records.routing import Routing
 from streaming.state import ShardState
 from streaming.storage.store import ADOPTED
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow
-from tests.support.builders import group_json, request_json, topic_json
+from tests.support.events import EXCLUSIVE, WILD, created, replace
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Memories
-from tests.support.states import decode, decode_home, work
+from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, decode, decode_home, row, work
 
-GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
 ONE, THREE = Routing(), Routing({"p": 3}, 0)
-EXCLUSIVE = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", "lite.sub.model": "Exclusive"})
-
-
-def row(stream: int, payload: bytes, offset: int) -> InputRow:
-    return InputRow(stream, 0, offset, 0, 1_000, payload)
 
 
 def former(*rows: InputRow, key: tuple[str, int] = ("p", 0)) -> tuple[str, int, bytes]:
@@ -41,12 +34,12 @@ def renewed(*values: tuple[str, int, bytes], before: Routing = ONE, after: Routi
 
 
 def topics(*names: str, **fields: Any) -> list[InputRow]:
-    return [row(TOPICS, topic_json(liteTopic=name, **fields), offset) for offset, name in enumerate(names)]
+    return [row(TOPICS, created(name, **fields), offset) for offset, name in enumerate(names)]
 
 
 @pytest.mark.rule("resharding")
 def test_topics_and_entries_are_divided_and_the_newest_request_stays_the_newest() -> None:
-    asked = [request_json(clientId=client, liteTopicSet=["**", client]) for client in "abc"]
+    asked = [replace("**", client, client=client) for client in "abc"]
     rows = [row(GROUPS, EXCLUSIVE, 0), *(row(SUBSCRIPTIONS, each, at) for at, each in enumerate(asked))]
     names = [f"t{number}" for number in range(20)]
     shards = {key: decode(each.value) for key, each in renewed(former(*rows, *topics(*names))).items()}
@@ -86,7 +79,7 @@ def test_a_parent_that_keeps_its_shards_keeps_its_states() -> None:
 
 def test_the_coordinator_goes_on() -> None:
     home = (COORDINATOR, bucket_of("g"))
-    value = former(row(GROUPS, group_json(), 0), row(SUBSCRIPTIONS, request_json(version=3), 1), key=home)
+    value = former(row(GROUPS, WILD, 0), row(SUBSCRIPTIONS, replace("t", version=3), 1), key=home)
     found = renewed(value)[home]
     assert decode_home(found.value) == decode_home(value[2])
     assert found.records == []
@@ -111,7 +104,7 @@ def test_a_key_begins_with_its_adopted_state_once() -> None:
     assert emptied is not None
     later, _ = work("p", 0, topics("d"), emptied, Worker(config))
     assert list(decode(later).topics) == ["d"]
-    ordinary, _ = work("p", 0, topics("d"), None, Worker(replace(config, adopts=False)))
+    ordinary, _ = work("p", 0, topics("d"), None, Worker(dataclasses.replace(config, adopts=False)))
     assert list(decode(ordinary).topics) == ["d"]
     unknown, _ = work("q", 0, topics("d", event="DELETED"), None, Worker(config))
     assert unknown is None

@@ -1,7 +1,6 @@
 """Patterns and versions of ADDs: none of a right job is doubted in the end, and an altered one is found."""
 
 import itertools
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
@@ -29,7 +28,7 @@ from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from streaming.records.writing import update_key
 from streaming.worker import Worker
-from tests.support.builders import group_json, request_value, topic_value
+from tests.support.events import WILD, created, encoded, replace
 from tests.support.histories import PROFILES, batches, history
 from tests.support.recorder import Recorder
 from tests.support.simulator import TOPICS, Record, element
@@ -107,10 +106,10 @@ ALTERATIONS: list[dict[str, Any]] = [
 def story(*requests: dict[str, Any]) -> Recorder:
     """A job with a topic that one client receives, each of whose requests is in a micro-batch of its own."""
     job = Recorder()
-    job.run([Record(Stream.GROUPS, group_json())])
-    job.run([Record(Stream.TOPICS, json.dumps(topic_value(liteTopic="a__b")).encode())])
+    job.run([Record(Stream.GROUPS, encoded(WILD))])
+    job.run([Record(Stream.TOPICS, encoded(created("a__b")))])
     for number, fields in enumerate(requests):
-        job.run([Record(Stream.SUBSCRIPTIONS, json.dumps(request_value(**fields)).encode(), 0, number)])
+        job.run([Record(Stream.SUBSCRIPTIONS, encoded(replace("t", **fields)), 0, number)])
     return job
 
 

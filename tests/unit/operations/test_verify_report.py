@@ -9,10 +9,10 @@ from rich.console import Console
 
 from streaming.operations.verify import findings as report
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
-from tests.support.builders import request_value
+from tests.support.events import replace
 
 ROW = RowName("orders", "billing", "c1", "eu__1")
-RECORD = UpdateRecord(0, 7, 1_000, {**request_value(), "op": "ADD", "cause": "SUBSCRIBED"})
+RECORD = UpdateRecord(0, 7, 1_000, {**replace("t"), "op": "ADD", "cause": "SUBSCRIBED"})
 SURPLUS = Difference(b"key", ROW, Fault.SURPLUS_UPDATE, inputs=False, state=False, updates=True, record=RECORD)
 QUOTA = Difference(b"key", ROW, Fault.QUOTA_ORDER, inputs=True, state=False, updates=False)
 DAMAGED = DamagedState("orders", 3, "a state value fails its checksum")

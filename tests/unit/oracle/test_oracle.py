@@ -12,9 +12,7 @@ from streaming import oracle
 from streaming.oracle import Effective, Oracle
 from streaming.records.model import BIND_TOPIC, DEADLINE_STEP_MS, WILDCARD, Stream
 from streaming.records.routing import Routing
-from tests.support.histories import PROFILES, Profile, batches, expected, feed, history, lease_of
-from tests.support.simulator import Record, Simulation
-from tests.support.values import (
+from tests.support.events import (
     EXCLUSIVE,
     LITERAL,
     UNBOUND,
@@ -33,6 +31,8 @@ from tests.support.values import (
     tag,
     tick,
 )
+from tests.support.histories import PROFILES, Profile, batches, expected, feed, history, lease_of
+from tests.support.simulator import Record, Simulation
 
 STEP = DEADLINE_STEP_MS
 

@@ -11,7 +11,7 @@ from streaming.coordinator import COORDINATOR, UNROUTABLE
 from streaming.operations.advise.inventory import Inventory
 from streaming.records.model import BIND_TOPIC, Place, Stream
 from streaming.records.routing import Placed, Routing, placed, requests_of
-from tests.support.builders import request_json
+from tests.support.events import encoded, replace
 
 ROUTING = Routing({"p": 3}, 1)
 DEEP = b"[" * 300 + b"]" * 300
@@ -58,7 +58,7 @@ def test_a_request_keeps_its_bytes() -> None:
 
 
 def test_a_set_in_a_record_with_a_repeated_field_is_no_set() -> None:
-    value = b'{"subscriptionSet":[%b],"x":1,"x":2}' % request_json(topic="p")
+    value = b'{"subscriptionSet":[%b],"x":1,"x":2}' % encoded(replace("t", parent="p"))
     assert placed(Stream.SUBSCRIPTIONS, value, ROUTING) == [Placed(COORDINATOR, UNROUTABLE, 0, value)]
 
 
@@ -71,14 +71,20 @@ def test_a_time_that_the_jvm_does_not_read_is_not_placed(value: bytes) -> None:
 
 def test_advice_leaves_out_what_the_job_does() -> None:
     """An entry of the set that nests too deep or repeats a field is left out. The others count."""
-    deep = request_json(clientId="deep", topic="p")[:-1] + b',"x":%b}' % DEEP
-    twice = request_json(clientId="twice", topic="p")[:-1] + b',"clientId":"c"}'
+    deep = encoded(replace("t", client="deep", parent="p"))[:-1] + b',"x":%b}' % DEEP
+    twice = encoded(replace("t", client="twice", parent="p"))[:-1] + b',"clientId":"c"}'
     inventory = Inventory()
     inventory.feed(
         Stream.SUBSCRIPTIONS,
         [
-            (Place(0, 0, 1), b'{"subscriptionSet":[%b,%b,%b]}' % (deep, twice, request_json(clientId="c", topic="p"))),
-            (Place(0, 1, 2), b'{"subscriptionSet":[%b],"x":1,"x":2}' % request_json(clientId="other", topic="p")),
+            (
+                Place(0, 0, 1),
+                b'{"subscriptionSet":[%b,%b,%b]}' % (deep, twice, encoded(replace("t", client="c", parent="p"))),
+            ),
+            (
+                Place(0, 1, 2),
+                b'{"subscriptionSet":[%b],"x":1,"x":2}' % encoded(replace("t", client="other", parent="p")),
+            ),
         ],
     )
     (holding,) = inventory.holdings(0).values()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import matcher
 from streaming.records.model import LITE, Notation
 from streaming.records.routing import Routing
-from tests.support.builders import MQTT, NATS, WAMP
+from tests.support.events import MQTT, NATS, WAMP
 
 segments = st.sampled_from(["a", "b", "", "_", "é", "*"])
 topics = st.lists(segments, min_size=1, max_size=4).map("__".join)

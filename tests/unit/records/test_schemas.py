@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streaming.records.model import Stream
+    from tests.support.events import Event
 
 RECORDED = sorted((Path(__file__).parents[2] / "fixtures").glob("checkpoint-format-*"))
 INPUTS = {
@@ -103,11 +105,14 @@ FIELDS = [
 ]
 
 
-@given(st.sampled_from(VICTIMS), st.lists(st.tuples(st.sampled_from(FIELDS), ODD | st.just(...)), max_size=3))
-def test_a_schema_accepts_what_the_job_accepts(victim: tuple[Stream, bytes], changes: list[tuple[str, Any]]) -> None:
+USERS = [(stream, value) for stream, value in VICTIMS if "inquiry" not in value and not sets_own_fields(stream, value)]
+"""Valid records without fields for the job alone."""
+
+
+@given(st.sampled_from(USERS), st.lists(st.tuples(st.sampled_from(FIELDS), ODD | st.just(...)), max_size=3))
+def test_a_schema_accepts_what_the_job_accepts(victim: tuple[Stream, Event], changes: list[tuple[str, Any]]) -> None:
     """Valid records with fields replaced, added or removed."""
-    stream, text = victim
-    value = json.loads(text)
+    stream, value = deepcopy(victim)
     target = value["subscriptionSet"][0] if "subscriptionSet" in value else value
     for field, changed in changes:
         if changed is ...:
@@ -213,7 +218,7 @@ def without_nulls(value: Any) -> Any:
 
 def test_avro_keeps_what_the_job_reads_and_writes() -> None:
     values = [(name, json.loads(value or b"")) for name, value in written()]
-    values += [(INPUTS[stream][0], json.loads(value)) for stream, value in VICTIMS]
+    values += [(INPUTS[stream][0], value) for stream, value in USERS]
     values.append(("group-event", {"group": "g", "attributes": {BIND_TOPIC: "orders", QUOTA: 5.0, "x": True}}))
     for name, value in values:
         assert without_nulls(as_avro(name, value)) == without_nulls(value)

@@ -9,7 +9,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.state.blocks import Block
 from streaming.state.client import Interest
 from streaming.state.interests import Interests
-from tests.support.builders import MQTT, WAMP
+from tests.support.events import MQTT, WAMP
 
 NAMES = ["a", "b", "a__b", "b__a", "a__b__c", "a/b", "a.b", ""]
 PATTERNS: dict[Notation, list[str]] = {

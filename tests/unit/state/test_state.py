@@ -34,7 +34,7 @@ from streaming.state.group import Selection
 from streaming.state.policy import GroupPolicy
 from streaming.storage import journal
 from streaming.storage.journal import Journal
-from tests.support.builders import MQTT, NATS, WAMP
+from tests.support.events import MQTT, NATS, WAMP
 from tests.support.states import decode, encode
 
 INT64 = 2**63

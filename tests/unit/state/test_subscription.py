@@ -21,8 +21,8 @@ from streaming.state.client import (
 )
 from streaming.state.client import RequestOutcome as Outcome
 from streaming.state.group import interest
-from tests.support.builders import MQTT, NATS, WAMP, add, drop, leave, replace
-from tests.support.builders import ended as leaves
+from tests.support.events import MQTT, NATS, WAMP, Event, add, drop, leave, replace, request
+from tests.support.events import ended as leaves
 
 LITERAL, WILDCARD = Mode.LITERAL, Mode.WILDCARD
 BOTH = (LITERAL, WILDCARD)
@@ -79,7 +79,7 @@ def refused(subscription: Subscription, *entries: str) -> Outcome:
 ALL = live(everything=OLD)
 AT_5 = live("a", version=5)
 STALE_AT_5 = Outcome(AT_5, ignored=Ignored.STALE_VERSION)
-RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Outcome]] = [
+RULES: list[tuple[str, tuple[Mode, ...], Subscription, Event, Outcome]] = [
     # Versions.
     ("a lower version is stale", BOTH, AT_5, replace("b", version=4), STALE_AT_5),
     ("also in PARTIAL_ADD", BOTH, AT_5, add("b", version=4), STALE_AT_5),
@@ -99,7 +99,7 @@ RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Outc
     ("all invalid: PARTIAL_REMOVE is refused", BOTH, AT_5, drop("!", version=6), refused(AT_5, "!")),
     ("all invalid: a new client stays absent", BOTH, ABSENT, replace("!"), refused(ABSENT, "!")),
     ("all invalid: COMPLETE_REMOVE needs no entries", BOTH, AT_5,
-        leave(version=6)._replace(entries=("!",)), Outcome(Subscription(version=6))),
+        leave("!", version=6), Outcome(Subscription(version=6))),
     ("some invalid: the valid ones stand", BOTH, ABSENT, replace("a", "!", "b"),
         Outcome(live(new("a", "b")), ("! is bad",))),
     ("some invalid in PARTIAL_ADD", BOTH, live("a"), add("!", "b"), Outcome(live("a", new("b")), ("! is bad",))),
@@ -148,24 +148,24 @@ RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Outc
     ("also when it stood among others of several requests", BOTH, live("a", old("b", "c", order=5)), add("b", "a"),
         Outcome(live(old("c", order=5), new("b", "a")))),
     # Notations.
-    ("patterns have their notation", (WILDCARD,), ABSENT, replace("a/+", notation=MQTT),
+    ("patterns have their notation", (WILDCARD,), ABSENT, replace("a/+", dialect="mqtt"),
         Outcome(live(new("a/+", notation=MQTT)))),
-    ("names have none", (LITERAL,), ABSENT, replace("a/+", notation=MQTT), Outcome(live(new("a/+")))),
+    ("names have none", (LITERAL,), ABSENT, replace("a/+", dialect="mqtt"), Outcome(live(new("a/+")))),
     ("COMPLETE_ADD replaces all notations", (WILDCARD,), live("a", old("a", notation=MQTT)),
-        replace("a", notation=NATS), Outcome(live(new("a", notation=NATS)))),
-    ("PARTIAL_ADD of another notation adds", (WILDCARD,), live("a"), add("a", notation=NATS),
+        replace("a", dialect="nats"), Outcome(live(new("a", notation=NATS)))),
+    ("PARTIAL_ADD of another notation adds", (WILDCARD,), live("a"), add("a", dialect="nats"),
         Outcome(live("a", new("a", notation=NATS)))),
     ("PARTIAL_REMOVE takes only its own notation", (WILDCARD,), live("a", old("a", notation=NATS)),
-        drop("a", notation=NATS), Outcome(live("a"))),
-    ("names are the same in all notations", (LITERAL,), live("a", "b"), drop("a", notation=NATS), Outcome(live("b"))),
+        drop("a", dialect="nats"), Outcome(live("a"))),
+    ("names are the same in all notations", (LITERAL,), live("a", "b"), drop("a", dialect="nats"), Outcome(live("b"))),
     ("delivery is part of the notation", (WILDCARD,), live("a"), replace("a", notation=Notation("lite", None, True)),
         Outcome(live(new("a", notation=Notation("lite", None, True))))),
     ("the policy is as well", (WILDCARD,), live(old("a", notation=WAMP)),
         add("a", notation=WAMP._replace(policy="prefix")),
         Outcome(live(old("a", notation=WAMP), new("a", notation=WAMP._replace(policy="prefix"))))),
-    ("patterns are judged in their notation", (WILDCARD,), ABSENT, replace("!", "a!", "!a", notation=MQTT),
+    ("patterns are judged in their notation", (WILDCARD,), ABSENT, replace("!", "a!", "!a", dialect="mqtt"),
         Outcome(live(new("!a", notation=MQTT)), ("! is bad", "a! is bad"))),
-    ("names without one", (LITERAL,), ABSENT, replace("!", "a!", "!a", notation=MQTT),
+    ("names without one", (LITERAL,), ABSENT, replace("!", "a!", "!a", dialect="mqtt"),
         Outcome(live(new("a!")), ("! is bad", "!a is bad"))),
     # Other shards.
     ("entries of other shards are left out", BOTH, ABSENT, replace("a", "~b"), Outcome(live(new("a")))),
@@ -173,7 +173,7 @@ RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Outc
     ("it narrows everything as well", (WILDCARD,), ALL, add("~b"), Outcome(live())),
     ("a set for other shards and invalid entries is not refused", BOTH, AT_5, replace("~", "!"),
         Outcome(live(version=5), ("! is bad",))),
-    ("what other shards see is a matter of notation as well", (WILDCARD,), ABSENT, add("~a", "a~", notation=MQTT),
+    ("what other shards see is a matter of notation as well", (WILDCARD,), ABSENT, add("~a", "a~", dialect="mqtt"),
         Outcome(live(new("~a", notation=MQTT)))),
 ]  # fmt: skip
 
@@ -200,8 +200,8 @@ RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Outc
 @pytest.mark.parametrize(
     ("mode", "subscription", "request_", "change"),
     [
-        pytest.param(mode, subscription, request, change, id=f"{name} ({mode})")
-        for name, modes, subscription, request, change in RULES
+        pytest.param(mode, subscription, request(event), change, id=f"{name} ({mode})")
+        for name, modes, subscription, event, change in RULES
         for mode in modes
     ],
 )
@@ -261,11 +261,11 @@ def test_an_ended_client_keeps_a_version_only(
     asked_again: bool,  # noqa: FBT001
     version: int | None,
 ) -> None:
-    found = ended(HELD, end, [add("b", version=7)] if asked_again else ())
+    found = ended(HELD, end, [request(add("b", version=7))] if asked_again else ())
     assert found == (None if version is None else Subscription(version=version))
 
 
-FORMER: list[tuple[str, Subscription, SubscriptionRequest, LastRequest | None, Subscription]] = [
+FORMER: list[tuple[str, Subscription, Event, LastRequest | None, Subscription]] = [
     ("all is over", HELD, leaves(60), seen(50, 30), Subscription(version=7)),
     ("also what the very request put there that it answers", HELD, leaves(50), seen(50, 30), Subscription(version=7)),
     ("also by a lease", HELD, leaves(50, expired=True), seen(50, 30), Subscription(version=7)),
@@ -284,11 +284,12 @@ FORMER: list[tuple[str, Subscription, SubscriptionRequest, LastRequest | None, S
 
 def test_a_version_that_only_the_shard_has_stays() -> None:
     """The coordinator of a former release kept none."""
-    assert ended(HELD, End(LEAVES), [add("b", version=6)]) == Subscription(version=7)
+    assert ended(HELD, End(LEAVES), [request(add("b", version=6))]) == Subscription(version=7)
 
 
 @pytest.mark.parametrize(
-    ("subscription", "request_", "asked", "after"), [pytest.param(*row[1:], id=row[0]) for row in FORMER]
+    ("subscription", "request_", "asked", "after"),
+    [pytest.param(subscription, request(end), *rest, id=name) for name, subscription, end, *rest in FORMER],
 )
 @pytest.mark.parametrize("mode", Mode)
 def test_an_end_that_a_former_release_wrote(

@@ -19,7 +19,7 @@ from streaming.storage.journal import Journal
 from streaming.storage.store import Kind, StateStore
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, InputRows
-from tests.support.builders import group_json, request_json, topic_json
+from tests.support.events import created, deleted, encoded, replace, with_attributes
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import decode
 
@@ -147,16 +147,16 @@ Batches = list[tuple[int, list[bytes]]]
 
 def topics(count: int, **fields: Any) -> Batches:
     names = (f"orders__{number:07}__created" for number in range(count))
-    return [(TOPICS, [topic_json(liteTopic=name, **fields) for name in names])]
+    return [(TOPICS, [encoded(created(name, **fields)) for name in names])]
 
 
 def requests(count: int, entries: Callable[[int], list[str]], **fields: Any) -> Batches:
-    values = (request_json(clientId=f"c-{number}", liteTopicSet=entries(number), **fields) for number in range(count))
+    values = (encoded(replace(client=f"c-{number}", liteTopicSet=entries(number), **fields)) for number in range(count))
     return [(SUBSCRIPTIONS, list(values))]
 
 
 COUNT = 2_000
-GROUP: Batches = [(GROUPS, [group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})])]
+GROUP: Batches = [(GROUPS, [encoded(with_attributes({BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1}))])]
 PATTERN: Batches = [*GROUP, *requests(1, lambda _: ["orders__*__created"])]
 SHAPES: dict[str, Batches] = {
     "topics": [*PATTERN, *topics(COUNT)],
@@ -254,7 +254,7 @@ def test_the_estimate_excludes_removed_entries() -> None:
     history: Batches = [
         *requests(20, lambda _: entries),
         *topics(50, tags="red"),
-        (TOPICS, [topic_json(liteTopic=f"orders__{number:07}__created", event="DELETED") for number in range(40)]),
+        (TOPICS, [encoded(deleted(f"orders__{number:07}__created")) for number in range(40)]),
         *topics(10),
         *requests(5, lambda _: ["d"], action="PARTIAL_ADD"),
         *requests(10, lambda _: ["a", "b"], action="PARTIAL_REMOVE"),

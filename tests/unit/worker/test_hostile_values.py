@@ -19,7 +19,7 @@ from streaming.worker import Worker, WorkerConfig
 from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
 from streaming.worker.rows import STREAMS, InputRow, InputRows, OutputKind, label
 from streaming.worker.signature import Signer
-from tests.support.builders import request_json, request_value, tick_json, topic_json
+from tests.support.events import created, encoded, leave, replace, tick
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Record, Simulation
 from tests.support.states import CLOCK, GROUPS, HOME, SUBSCRIPTIONS, TOPICS, row, work
@@ -35,7 +35,7 @@ def nested(levels: int) -> bytes:
 
 def deep(field: str, levels: int) -> bytes:
     """A request with one field that nests."""
-    return request_json()[:-1] + b',"%b":%b}' % (field.encode(), nested(levels))
+    return encoded(replace("t"))[:-1] + b',"%b":%b}' % (field.encode(), nested(levels))
 
 
 def reported(key: tuple[str, int], payload: bytes, stream: int = SUBSCRIPTIONS, bounds: Bounds = BOUNDS) -> list[str]:
@@ -87,15 +87,17 @@ def test_a_deep_request_is_one_dead_letter(field: str, levels: int) -> None:
 def test_deep_values_of_the_other_streams_are_dead_letters(levels: int) -> None:
     value = nested(levels)
     unroutable = COORDINATOR, UNROUTABLE
-    assert reported(("p", 0), topic_json()[:-1] + b',"x":%b}' % value, TOPICS) == [Reason.TOO_DEEP]
+    assert reported(("p", 0), encoded(created())[:-1] + b',"x":%b}' % value, TOPICS) == [Reason.TOO_DEEP]
     assert reported(unroutable, b'{"attributes":{"a":%b},"group":"g"}' % value, GROUPS) == [Reason.TOO_DEEP]
-    assert reported(unroutable, tick_json()[:-1] + b',"inquiry":{"id":%b}}' % value, CLOCK) == [Reason.TOO_DEEP]
+    assert reported(unroutable, encoded(tick(5_000))[:-1] + b',"inquiry":{"id":%b}}' % value, CLOCK) == [
+        Reason.TOO_DEEP
+    ]
 
 
 def test_an_entry_that_nests_deep_is_placed_like_others() -> None:
     """On its keys, where it is a dead letter; the other entries of its record count."""
     entry = b'{"action":"COMPLETE_ADD","clientId":"c","group":"g","topic":"p","x":%b}' % nested(300)
-    found = placed(STREAMS[SUBSCRIPTIONS], b'{"subscriptionSet":[%b,%b]}' % (entry, request_json()), Routing())
+    found = placed(STREAMS[SUBSCRIPTIONS], b'{"subscriptionSet":[%b,%b]}' % (entry, encoded(replace("t"))), Routing())
     assert {(each.parent, each.entry) for each in found} == {("p", 0), ("p", 2), (COORDINATOR, 0), (COORDINATOR, 2)}
     for each in found:
         reasons = reported((each.parent, each.shard), each.payload or b"")
@@ -104,7 +106,7 @@ def test_an_entry_that_nests_deep_is_placed_like_others() -> None:
 
 def test_what_nests_too_deep_for_the_jvm_is_placed_as_a_whole() -> None:
     """As Spark places it: none of its entries counts."""
-    value = b'{"subscriptionSet":[%b,{"x":%b}]}' % (request_json(), nested(1_005))
+    value = b'{"subscriptionSet":[%b,{"x":%b}]}' % (encoded(replace("t")), nested(1_005))
     (found,) = placed(STREAMS[SUBSCRIPTIONS], value, Routing())
     assert (found.parent, found.shard, found.payload) == (COORDINATOR, UNROUTABLE, value)
 
@@ -155,10 +157,10 @@ def test_a_repeated_field_is_found_in_linear_time() -> None:
 
 def later(levels: int) -> bytes:
     """The end of a client whose repeated requests repeat requests."""
-    value = [request_value(place=[0, 1, 2])]
+    value = [replace("t", place=[0, 1, 2])]
     for _ in range(levels - 1):
-        value = [request_value(place=[0, 1, 2], later=value)]
-    return json.dumps(request_value(action="COMPLETE_REMOVE", asOf=[0, 1, 2], later=value)).encode()
+        value = [replace("t", place=[0, 1, 2], later=value)]
+    return encoded(leave(asOf=[0, 1, 2], later=value))
 
 
 def test_nested_repetitions_are_one_dead_letter() -> None:
@@ -172,7 +174,7 @@ def test_nested_repetitions_are_one_dead_letter() -> None:
 
 def test_fields_that_say_nothing_are_accepted() -> None:
     unset = {"asOf": None, "expired": False, "ends": None, "later": None, "through": None, "forgets": False}
-    assert reported(HOME, request_json(**unset)) == []
+    assert reported(HOME, encoded(replace("t", **unset))) == []
 
 
 # Sizes.
@@ -180,23 +182,23 @@ def test_fields_that_say_nothing_are_accepted() -> None:
 
 @pytest.mark.parametrize("by", [None, Signer(b"another")])
 def test_what_only_looks_signed_is_bounded_like_everything_else(by: Signer | None) -> None:
-    long = request_json(x="y" * 2_000)
+    long = encoded(replace("t", x="y" * 2_000))
     payload = by.sign(long) if by else long[:-1] + b',"sign":"' + b"0" * 32 + b'"}'
     assert reported(HOME, payload, bounds=TIGHT) == [Reason.VALUE_TOO_LARGE]
     assert reported(("p", 0), payload, bounds=TIGHT) == []
 
 
 def test_what_the_job_wrote_has_no_bound() -> None:
-    payload = SIGNER.sign(request_json(action="COMPLETE_REMOVE", asOf=[0, 1, 2], x="y" * 2_000))
+    payload = SIGNER.sign(encoded(leave(asOf=[0, 1, 2], x="y" * 2_000)))
     assert reported(HOME, payload, bounds=TIGHT) == []
 
 
 def test_a_request_is_so_short_that_the_job_can_repeat_it() -> None:
     worker = Worker(WorkerConfig(NAMES, signer=SIGNER, bounds=BOUNDS._replace(request_bytes=1_000)))
-    payload = request_json(x="y" * 1_000)
+    payload = encoded(replace("t", x="y" * 1_000))
     _, output = work(*HOME, [row(SUBSCRIPTIONS, payload)], None, worker)
     assert output.reasons == [Reason.VALUE_TOO_LARGE]
-    _, output = work("p", 0, [row(TOPICS, topic_json(x="y" * 1_000))], None, worker)
+    _, output = work("p", 0, [row(TOPICS, created(x="y" * 1_000))], None, worker)
     assert output.letters == []
 
 
@@ -225,7 +227,7 @@ def test_a_question_whose_id_is_too_long_for_an_answer_has_none() -> None:
 def test_long_names_are_cut_on_their_way_to_the_driver() -> None:
     """Spark brings the counts of all keys to the driver, in one row."""
     parent, name = "p" * 8_000, "\u20ac" * 2_000 + "*"
-    requests = [request_json(topic=parent, group=f"{number}{name}", liteTopicSet=[name]) for number in range(9)]
+    requests = [encoded(replace(name, parent=parent, group=f"{number}{name}")) for number in range(9)]
     rows = [row(SUBSCRIPTIONS, request, offset) for offset, request in enumerate(requests)]
     steps = Worker(WorkerConfig(NAMES)).work(parent, 0, InputRows.of(rows), None)
     (counts,) = [payload for output in steps for kind, _, payload in output.all_rows() if kind == OutputKind.COUNTS]
@@ -242,7 +244,7 @@ def test_long_names_are_cut_on_their_way_to_the_driver() -> None:
 ])  # fmt: skip
 def test_a_topic_of_a_wrong_type_is_placed_somewhere(fields: dict[str, Any]) -> None:
     """On some shard of its parent, if it has one."""
-    (found,) = placed(STREAMS[TOPICS], topic_json(**fields), Routing({"p": 3}))
+    (found,) = placed(STREAMS[TOPICS], encoded(created(**fields)), Routing({"p": 3}))
     assert found.parent == (COORDINATOR if "parentTopic" in fields else "p")
     assert reported((found.parent, found.shard), found.payload or b"", TOPICS) != []
 
@@ -251,7 +253,7 @@ def test_a_topic_of_a_wrong_type_is_placed_somewhere(fields: dict[str, Any]) -> 
 def test_the_job_can_read_its_own_alarms(timestamp: int) -> None:
     """Also those of topics that end at the end of all time."""
     job = Simulation(now=5)
-    job.run([Record(Stream.TOPICS, topic_json(timestamp=timestamp, ttlMs=2_592_000_000), 0, 0, 5)], crash=True)
+    job.run([Record(Stream.TOPICS, encoded(created(timestamp=timestamp, ttlMs=2_592_000_000)), 0, 0, 5)], crash=True)
     assert job.dead_letters == []
 
 
@@ -261,11 +263,11 @@ def test_the_longest_request_can_be_repeated(letter: str) -> None:
     names = {name: name[0] * 16_384 for name in ("clientId", "group", "topic")}
     key = COORDINATOR, bucket_of(names["group"])
     entries = [f"{number:05}{letter * 2_700}" for number in range(330)]
-    while len(long := orjson.dumps(request_value(**names, liteTopicSet=entries))) > DEFAULT_REQUEST_BYTES:
+    while len(long := orjson.dumps(replace(*entries, **names))) > DEFAULT_REQUEST_BYTES:
         entries.pop()
     long = long[:-1] + b" " * (DEFAULT_REQUEST_BYTES - len(long)) + b"}"
-    leave = orjson.dumps(request_value(**{**names, "topic": ""}, action="COMPLETE_REMOVE", liteTopicSet=...))
-    rows = [row(SUBSCRIPTIONS, orjson.dumps(request_value(**names))), row(SUBSCRIPTIONS, leave, entry=1)]
+    end = orjson.dumps(leave(**{**names, "topic": ""}))
+    rows = [row(SUBSCRIPTIONS, orjson.dumps(replace("t", **names))), row(SUBSCRIPTIONS, end, entry=1)]
     rows = [each._replace(offset=number) for number, each in enumerate([*rows, row(SUBSCRIPTIONS, long)])]
     _, output = work(*key, rows, None, Worker(WorkerConfig(NAMES, signer=SIGNER, bounds=BOUNDS)))
     assert output.letters == []

@@ -10,7 +10,6 @@ import pytest
 
 from matcher import InvalidPattern
 from streaming.coordinator import COORDINATOR, bucket_of
-from streaming.records.columns import Event
 from streaming.records.model import NO_METADATA, GroupEvent, Place, Stream
 from streaming.records.routing import placed
 from streaming.records.subscribers import ClientKey
@@ -24,18 +23,19 @@ from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.planning import plan_shard, read
 from streaming.worker.inquiry.questions import ANSWERABLE_MS, MAX_ITEMS, Ask, Question
 from streaming.worker.rows import OutputKind
-from tests.support.builders import (
+from tests.support.events import (
     EXCLUSIVE,
     LITERAL,
-    MQTT,
     WILD,
-    bound,
+    Event,
+    attributes,
     created,
+    encoded,
     leave,
+    quota,
     replace,
-    request_json,
-    request_value,
-    topic_json,
+    sql,
+    wildcard,
 )
 from tests.support.simulator import NUMBER, TOPICS
 from tests.support.states import Written, encode, work
@@ -63,7 +63,7 @@ def hints(found: PairFacts) -> list[str]:
 # Why a client does or does not receive a topic; that the answer is right is a property test.
 
 
-WITH_QUOTA = GroupEvent("g", {"lite.bind.topic": "p", "lite.sub.client.quota": "7"}, "p")
+WITH_QUOTA = attributes(quota="7")
 WAY_OUT = '{"group": "g", "attributes": {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}}'
 
 
@@ -93,7 +93,7 @@ def test_a_pattern_in_a_literal_group_is_named_with_the_way_out(group: list[Even
     ],
 )
 def test_a_likely_mistake_is_a_hint_and_none_is_invented(
-    group: GroupEvent, entry: str, topic: str, code: str | None
+    group: Event, entry: str, topic: str, code: str | None
 ) -> None:
     found = explained(topic, group, replace(entry), created(topic))
     assert found.verdict is PairVerdict.NO_MATCH
@@ -109,7 +109,7 @@ def test_the_first_segment_that_differs_is_shown() -> None:
 
 
 def test_a_shared_filter_is_held_against_the_topic_without_its_share() -> None:
-    found = explained("a/b", WILD, replace("$share/x/a/+", notation=MQTT), created("a/b"))
+    found = explained("a/b", WILD, replace("$share/x/a/+", dialect="mqtt"), created("a/b"))
     assert found.received
     assert [(row.part, row.entries) for row in found.rows] == [("share:x/a/+", ("a/+",))]
     assert [(entry.entry, entry.matches) for entry in found.entries] == [("$share/x/a/+", True)]
@@ -122,7 +122,7 @@ def test_the_holder_of_an_exclusive_topic_is_named_with_its_request() -> None:
 
 
 def test_a_quota_keeps_later_topics_away() -> None:
-    events = bound(quota=1), created("a"), replace("*"), created("b")
+    events = quota(1), created("a"), replace("*"), created("b")
     assert explained("a", *events).received
     found = explained("b", *events)
     assert found.verdict is PairVerdict.QUOTA
@@ -138,13 +138,13 @@ def test_the_first_topics_are_those_that_a_client_holds_however_far_one_looks(
     """By its own entries, or by the index of the shard's topics."""
     monkeypatch.setattr(counts, "_LOOKS", look)
     names = ["a__1", "b__1", "a__2", "b__2", "a__3", "a__4"]
-    story = Story(bound(quota=2), replace("a__*"), *map(created, names))
+    story = Story(quota(2), replace("a__*"), *map(created, names))
     held = [name for name in names if explain_pair(story.state, Shard("p"), C, name).received]
     assert held == story.held() == ["a__1", "a__2"]
 
 
 def test_a_selector_is_quoted_with_what_it_does_not_agree_with() -> None:
-    found = explained("a", WILD, replace("*", sql="size > 1"), created("a", size="1"))
+    found = explained("a", WILD, replace("*", selector=sql("size > 1")), created("a", properties={"size": "1"}))
     assert found.verdict is PairVerdict.SELECTOR
     assert "SQL92 selector 'size > 1'" in found.reason
     assert "size='1'" in found.reason
@@ -176,7 +176,7 @@ def test_a_topic_that_is_to_come() -> None:
 
 
 def test_a_client_that_left_and_one_in_another_group() -> None:
-    story = Story(WILD, bound("h"), replace("*", version=3), replace("*", group="h"), created("a"))
+    story = Story(WILD, wildcard(group="h"), replace("*", version=3), replace("*", group="h"), created("a"))
     story.then(leave(version=4))
     found = explain_pair(story.state, Shard("p"), C, "a")
     assert (found.verdict, hints(found)) == (PairVerdict.NOT_IN_SESSION, ["other-group"])
@@ -190,7 +190,7 @@ def test_a_wide_change_that_has_not_come_to_the_topic_yet() -> None:
     class Sliced(Story):
         tuning = Tuning(backfill_topics=2)
 
-    story = Sliced(bound(quota=-1), *(created(f"t{number}") for number in range(5)))
+    story = Sliced(quota(-1), *(created(f"t{number}") for number in range(5)))
     story.then(replace("*"))
     verdicts = [explain_pair(story.state, Shard("p"), C, f"t{number}").verdict for number in range(5)]
     assert verdicts == [PairVerdict.RECEIVED] * 2 + [PairVerdict.UNDER_WAY] * 3
@@ -238,7 +238,7 @@ def test_clients_groups_and_entries_are_filtered() -> None:
 
 
 def test_a_topic_is_shown_with_those_who_receive_it() -> None:
-    story = Story(bound(quota=1), created("a"), created("b"), replace("*"), replace("b", client="d"))
+    story = Story(quota(1), created("a"), created("b"), replace("*"), replace("b", client="d"))
     found = listing.topic(story.state, Shard("p"), "b")
     assert [each.client for each in found.subscribers] == ["d"]
     assert listing.topic(story.state, Shard("p"), "z").topic is None
@@ -250,12 +250,10 @@ def test_a_topic_is_shown_with_those_who_receive_it() -> None:
 @pytest.mark.rule("plan")
 def test_a_wide_change_is_counted_in_slices() -> None:
     count = 130_000
-    shard = Story(bound(quota=-1), replace("t__1", client="new")).state
+    shard = Story(quota(-1), replace("t__1", client="new")).state
     shard.apply(ShardDelta(added=dict.fromkeys((f"t__{number}" for number in range(count)), NO_METADATA)))
     former = encode(shard)
-    question = Question(
-        "q", Ask.PLAN, stream="subscriptions", record=request_value(clientId="new", liteTopicSet=["t__*"])
-    )
+    question = Question("q", Ask.PLAN, stream="subscriptions", record=replace("t__*", client="new"))
     planned = read(question, "s", now())
     first = plan_shard(shard, Shard("p"), planned, question)
     assert (first.adds, first.removes, first.cursor, first.wide) == (19_999, 0, 20_000, (("g", "new"),))
@@ -273,7 +271,7 @@ def test_a_wide_change_is_counted_in_slices() -> None:
 
 def test_a_plan_knows_the_bounds_of_the_job() -> None:
     bounds = Bounds(1_000_000, 10, 2, 100, 10_000)
-    record = request_value(liteTopicSet=["a", "b", "c"])
+    record = replace("a", "b", "c")
     question = Question("q", Ask.PLAN, stream="subscriptions", record=record)
     value = question.for_shard("p", 0).value
     rows = [InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, now(), value)]
@@ -317,7 +315,7 @@ EXPLAIN = Question("q1", Ask.EXPLAIN, client="c", topic="t", group="g")
 
 @pytest.mark.rule("question")
 def test_a_shard_answers_and_stays_as_it_was() -> None:
-    former = state_after((Stream.SUBSCRIPTIONS, request_json()), (Stream.TOPICS, topic_json()))
+    former = state_after((Stream.SUBSCRIPTIONS, encoded(replace("t"))), (Stream.TOPICS, encoded(created())))
     answer = said(asked(EXPLAIN, after=former))
     assert (answer["id"], answer["parent"], answer["shard"], answer["shards"]) == ("q1", "p", 0, 1)
     assert answer["topics"]["subscriptions"] == "lite-subscription-events"
@@ -330,7 +328,7 @@ def test_a_shard_without_state_answers_too() -> None:
 
 def test_the_coordinator_tells_bindings_and_leases() -> None:
     key = COORDINATOR, bucket_of("g")
-    former = state_after((Stream.SUBSCRIPTIONS, request_json()), key=key)
+    former = state_after((Stream.SUBSCRIPTIONS, encoded(replace("t"))), key=key)
     answer = said(asked(EXPLAIN, to=key, after=former))["answer"]
     assert [(lease["client"], lease["parents"]) for lease in answer["leases"]] == [("c", ["p"])]
     assert answer["bindings"] == []
@@ -366,7 +364,7 @@ def test_a_question_that_makes_no_sense_is_told_so_and_stops_nobody(fields: dict
 
 @pytest.mark.rule("bounded-answer")
 def test_a_long_answer_is_cut_to_what_kafka_takes() -> None:
-    values = [(Stream.TOPICS, topic_json(liteTopic=f"{number}{'x' * 2_000}")) for number in range(900)]
+    values = [(Stream.TOPICS, encoded(created(f"{number}{'x' * 2_000}"))) for number in range(900)]
     answer = said(asked(Question("q", Ask.TOPICS, limit=900), after=state_after(*values)))["answer"]
     assert answer["cursor"] == len(answer["items"]) == 249
 
@@ -380,11 +378,11 @@ def test_a_group_that_is_sent_patterns_as_names_is_noted() -> None:
         (output,) = list(Worker(CONFIG).work("p", 0, InputRows.of(rows), None))
         return output.suspects
 
-    pattern = Stream.SUBSCRIPTIONS, request_json(liteTopicSet=["a__*"])
-    group = json.dumps({"group": "g", "attributes": dict(WILD.attributes)}).encode()
+    pattern = Stream.SUBSCRIPTIONS, encoded(replace("a__*"))
+    group = encoded(WILD)
     assert suspects(pattern) == [("p", "g", "a__*")]
     assert suspects(pattern, (Stream.GROUPS, group)) == []
-    assert suspects((Stream.SUBSCRIPTIONS, request_json(liteTopicSet=["a__b"]))) == []
-    assert suspects((Stream.SUBSCRIPTIONS, request_json(liteTopicSet=["a/+"]))) == []
-    assert suspects((Stream.SUBSCRIPTIONS, request_json(liteTopicSet=["a/+"], dialect="mqtt"))) == [("p", "g", "a/+")]
-    assert suspects((Stream.SUBSCRIPTIONS, request_json(liteTopicSet=["a__*" * 300]))) == []  # counts stay small
+    assert suspects((Stream.SUBSCRIPTIONS, encoded(replace("a__b")))) == []
+    assert suspects((Stream.SUBSCRIPTIONS, encoded(replace("a/+")))) == []
+    assert suspects((Stream.SUBSCRIPTIONS, encoded(replace("a/+", dialect="mqtt")))) == [("p", "g", "a/+")]
+    assert suspects((Stream.SUBSCRIPTIONS, encoded(replace("a__*" * 300)))) == []  # counts stay small

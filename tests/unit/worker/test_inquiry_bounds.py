@@ -15,7 +15,7 @@ from streaming.worker import InputRow, Worker, WorkerConfig
 from streaming.worker.inquiry import answering, entries, listing
 from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.questions import Ask, Question
-from tests.support.builders import WILD, bound, created, replace
+from tests.support.events import WILD, created, quota, replace
 from tests.support.simulator import NUMBER, TOPICS
 from tests.support.states import work
 from tests.support.story import Story
@@ -136,7 +136,7 @@ def test_likeness_is_the_length_of_the_common_beginning() -> None:
 def test_a_quota_that_takes_too_long_to_judge_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic is far behind those that the client may hold, all of which would be looked at."""
     monkeypatch.setattr(holdings, "_WORK", 10)
-    story = Story(bound(quota=5), replace("z", "x__*"), *(created(f"t{number}") for number in range(20)), created("z"))
+    story = Story(quota(5), replace("z", "x__*"), *(created(f"t{number}") for number in range(20)), created("z"))
     with pytest.raises(holdings.TooWide, match="too many topics"):
         explain_pair(story.state, Shard("p"), C, "z")
     details = listing.topic(story.state, Shard("p"), "z")

@@ -22,7 +22,7 @@ from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig, reading
 from streaming.worker.reading import KeyReader
 from streaming.worker.rows import InputRow, InputRows, OutputKind
-from tests.support.builders import group_json, request_json, tick_json, topic_json
+from tests.support.events import WILD, created, leave, replace, tick
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
 from tests.support.states import CLOCK, GROUPS, HOME, SUBSCRIPTIONS, TOPICS, Written, forget, row, work
@@ -93,7 +93,7 @@ def at_apply(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 def requests(count: int, *marked: int) -> list[InputRow]:
     """Requests of many clients for the topic `t`, of which some have the mark."""
     return [
-        row(SUBSCRIPTIONS, request_json(clientId=f"{MARK}{number}" if number in marked else f"c{number}"), number)
+        row(SUBSCRIPTIONS, replace("t", client=f"{MARK}{number}" if number in marked else f"c{number}"), number)
         for number in range(count)
     ]
 
@@ -101,7 +101,7 @@ def requests(count: int, *marked: int) -> list[InputRow]:
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 @pytest.mark.parametrize("at", [at_reader, at_request, at_update, at_encoding, at_apply])
 def test_a_request_that_raises_is_one_dead_letter(at: Patch, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    state, _ = work("p", 0, [row(TOPICS, topic_json())], None, WorkerConfig(NAMES))
+    state, _ = work("p", 0, [row(TOPICS, created())], None, WorkerConfig(NAMES))
     good = requests(20)
     expected = work("p", 0, good[:7] + good[8:], state, WorkerConfig(NAMES))
     forget()
@@ -119,7 +119,7 @@ def test_a_request_that_raises_is_one_dead_letter(at: Patch, error: Exception, m
     again = work("p", 0, rows[::-1], state, WorkerConfig(NAMES))
     assert (again[0], rows_of(again[1])) == (after, rows_of(output))
     monkeypatch.undo()
-    following = [row(TOPICS, topic_json(liteTopic="u"), 9), row(SUBSCRIPTIONS, request_json(clientId="c0"), 30)]
+    following = [row(TOPICS, created("u"), 9), row(SUBSCRIPTIONS, replace("t", client="c0"), 30)]
     assert relation(work("p", 0, following, after, WorkerConfig(NAMES))[1]) == set()
     forget()
     assert work("p", 0, following, after, WorkerConfig(NAMES))[0] is not None
@@ -137,11 +137,11 @@ def test_a_topic_event_that_raises_is_one_dead_letter(
 ) -> None:
     """However many are read at once."""
     worker = Worker(WorkerConfig(NAMES), Tuning(columnar_min_topics=columnar))
-    subscribed = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]
+    subscribed = [row(GROUPS, WILD), row(SUBSCRIPTIONS, replace("*"))]
     state, _ = work("p", 0, subscribed, None, worker)
     at(monkeypatch, TypeError())
     names = [f"{MARK}5" if number == 5 else f"t{number}" for number in range(30)]
-    rows = [row(TOPICS, topic_json(liteTopic=name, tags="x"), offset) for offset, name in enumerate(names)]
+    rows = [row(TOPICS, created(name, tags="x"), offset) for offset, name in enumerate(names)]
     _, output = work("p", 0, rows, state, worker)
     assert relation(output) == {("c", name) for name in names if name != f"{MARK}5"}
     assert [letter["source"]["offset"] for letter in output.letters] == [5]
@@ -149,7 +149,7 @@ def test_a_topic_event_that_raises_is_one_dead_letter(
 
 def test_each_of_many_entries_that_raise_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """At a number of runs that grows with theirs, and hardly with that of the others."""
-    state, _ = work("p", 0, [row(TOPICS, topic_json())], None, WorkerConfig(NAMES))
+    state, _ = work("p", 0, [row(TOPICS, created())], None, WorkerConfig(NAMES))
     at_request(monkeypatch, TypeError())
     marked = (0, 3, 4, 77, 199)
     runs = 0
@@ -167,14 +167,14 @@ def test_each_of_many_entries_that_raise_is_reported(monkeypatch: pytest.MonkeyP
 
 
 def test_a_request_that_stops_the_coordinator_stops_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [*requests(9, 4), row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=...), 9, 1)]
+    rows = [*requests(9, 4), row(SUBSCRIPTIONS, leave(parent=...), 9, 1)]
     expected = work(*HOME, requests(9)[:4] + requests(9)[5:] + rows[-1:], None, WorkerConfig(NAMES))
     forget()
     raising(monkeypatch, PendingEnds, "follow", TypeError())
     after, output = work(*HOME, rows, None, WorkerConfig(NAMES))
     assert [letter["source"]["offset"] for letter in output.letters] == [4]
     monkeypatch.undo()
-    later = [row(CLOCK, tick_json(), 20)]
+    later = [row(CLOCK, tick(5_000), 20)]
     assert work(*HOME, later, after, WorkerConfig(NAMES))[1].kinds == (
         work(*HOME, later, expected[0], WorkerConfig(NAMES))[1].kinds
     )
@@ -206,7 +206,7 @@ def _unreadable(*_: Any) -> None:
 def test_an_entry_that_raises_behind_written_output_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark has that output already, so the task must fail."""
     worker = Worker(WorkerConfig(NAMES), Tuning(piece_bytes=1, updates_per_chunk=1))
-    state, _ = work("p", 0, [row(TOPICS, topic_json())], None, worker)
+    state, _ = work("p", 0, [row(TOPICS, created())], None, worker)
     at_encoding(monkeypatch, TypeError())
     for _ in range(2):
         with pytest.raises(EntriesLethal) as error:
@@ -218,7 +218,7 @@ def test_an_entry_that_raises_behind_written_output_is_named(monkeypatch: pytest
 
 def test_an_excluded_entry_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     at_reader(monkeypatch, AssertionError())
-    rows = InputRows.of([*requests(3, 1), *(row(TOPICS, topic_json(liteTopic=f"t{n}"), n) for n in range(4))])
+    rows = InputRows.of([*requests(3, 1), *(row(TOPICS, created(f"t{n}"), n) for n in range(4))])
     problem = Problem(Source(NAMES[SUBSCRIPTIONS], 0, 1, 0, 1_001), Reason.NOT_APPLICABLE, "said before")
     topic = Problem(Source(NAMES[TOPICS], 0, 2, 0, 1_002), Reason.NOT_APPLICABLE, "said before")
     excluded = {each.source[:4]: each for each in (problem, topic)}

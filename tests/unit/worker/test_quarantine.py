@@ -1,6 +1,6 @@
 """Entries that the job leaves out: the note in the checkpoint, and what a worker makes of it."""
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.quarantine import MAX_PER_HOUR, Decision, Quarantine
 from streaming.worker.rows import InputRow, OutputKind
-from tests.support.builders import group_json, request_json, topic_json
+from tests.support.events import WILD, created, replace
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
 from tests.support.states import GROUPS, HOME, SUBSCRIPTIONS, TOPICS, Written, row, work
@@ -19,8 +19,8 @@ from tests.support.states import GROUPS, HOME, SUBSCRIPTIONS, TOPICS, Written, r
 BATCH = 7
 
 
-SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]
-CREATED = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(4)]
+SUBSCRIBED = [row(GROUPS, WILD), row(SUBSCRIPTIONS, replace("*"))]
+CREATED = [row(TOPICS, created(f"t{number}"), number) for number in range(4)]
 
 
 def decided(stream: int, offset: int = 0, **changes: Any) -> Decision:
@@ -28,7 +28,7 @@ def decided(stream: int, offset: int = 0, **changes: Any) -> Decision:
     found = Decision(
         NAMES[stream], 0, offset, 0, 1_000 + offset, BATCH, "p", 0, "two workers were killed at this entry"
     )
-    return replace(found, **changes)
+    return dataclasses.replace(found, **changes)
 
 
 def worked(
@@ -123,5 +123,5 @@ def test_the_job_may_leave_out_so_many_entries_an_hour() -> None:
     many = tuple(decided(TOPICS, number, decided=now - number) for number in range(MAX_PER_HOUR))
     assert Quarantine(many).is_full(now)
     assert not Quarantine(many[1:]).is_full(now)
-    assert not Quarantine(tuple(replace(each, by_hand=True) for each in many)).is_full(now)
+    assert not Quarantine(tuple(dataclasses.replace(each, by_hand=True) for each in many)).is_full(now)
     assert not Quarantine(many).is_full(now + 3_600_000)

@@ -1,9 +1,9 @@
 """Dry runs of keys in child processes: real forks, which are killed, hang, and take memory."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rehearsal import Fate, KeyWork, Rehearsal, lethal_entries
 from streaming.worker.rows import InputRow, InputRows
-from tests.support.builders import group_json, request_json, topic_json
+from tests.support.events import WILD, created, replace
 from tests.support.lethal import KIND, Lethal
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Memories
@@ -44,13 +44,13 @@ def _forget_kinds() -> None:
         known.cache_clear()
 
 
-SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"], selector=SELECTOR))]
+SUBSCRIBED = [row(GROUPS, WILD), row(SUBSCRIPTIONS, replace("*", selector=SELECTOR))]
 
 
 def topics(*deeds: str) -> list[InputRow]:
     """Return the topics with these deeds; an empty one is harmless."""
     return [
-        row(TOPICS, topic_json(liteTopic=f"t{number}", properties={"deed": deed} if deed else {}), number)
+        row(TOPICS, created(f"t{number}", properties={"deed": deed} if deed else {}), number)
         for number, deed in enumerate(deeds)
     ]
 
@@ -100,7 +100,7 @@ def test_the_entries_that_end_or_hang_a_worker_are_found(
 def test_a_failure_that_does_not_come_again_blames_none(tmp_path: Path) -> None:
     """As where the kernel has killed the wrong process."""
     properties = {"deed": "kill once", "flag": str(tmp_path / "flag")}
-    once = row(TOPICS, topic_json(liteTopic="once", properties=properties), 7)
+    once = row(TOPICS, created("once", properties=properties), 7)
     assert found([*SUBSCRIBED, *topics(""), once]) == []
     assert (tmp_path / "flag").exists()
 
@@ -113,7 +113,7 @@ def test_a_stored_selector_blames_the_topic() -> None:
 
 def test_parts_of_states_are_read_for_the_child_and_nothing_is_written() -> None:
     archives = Memories()
-    worker = Worker(replace(CONFIG, archives=archives), Tuning(inline_bytes=10))
+    worker = Worker(dataclasses.replace(CONFIG, archives=archives), Tuning(inline_bytes=10))
     data, _ = work("p", 0, SUBSCRIBED, None, worker, batch=1)
     parts = dict(archives["p", 0])
     assert parts
@@ -129,7 +129,7 @@ def test_more_entries_than_can_be_to_blame_blame_none() -> None:
 
 
 def test_an_error_of_python_is_left_to_the_work_itself() -> None:
-    assert found([row(TOPICS, topic_json())], data=b"damaged") == []
+    assert found([row(TOPICS, created())], data=b"damaged") == []
 
 
 def test_a_child_that_ends_at_once_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ from streaming.records.model import Reason, Source, Stream
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import OutputKind
 from streaming.worker.signature import Origin, Signer, sets_own_fields
-from tests.support.builders import group_json, request_json, tick_json
+from tests.support.events import WILD, encoded, leave, replace, tick, with_attributes
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import CLOCK, GROUPS, HOME, SUBSCRIPTIONS, TOPICS, Written, row, work
 
 OURS, THEIRS = Signer(b"ours"), Signer(b"theirs")
-END = request_json(action="COMPLETE_REMOVE", liteTopicSet=..., asOf=[0, 5, 1_005])
-MOVE = group_json(attributes={}, parentTopic="p", supersededBy=[0, 5, 1_005])
+END = encoded(leave(asOf=[0, 5, 1_005]))
+MOVE = encoded(with_attributes({}, parentTopic="p", supersededBy=[0, 5, 1_005]))
 REQUEST_FIELDS: list[dict[str, Any]] = [
     {"later": [{}]}, {"later": 5}, {"asOf": [0, 5, 1_005]}, {"asOf": "x"}, {"asOf": [2**64 - 1] * 3},
     {"ends": []}, {"ends": {"m": {}}}, {"through": {}}, {"laterCount": "many"}, {"laterCount": 0},
@@ -25,8 +25,8 @@ GROUP_FIELDS: list[dict[str, Any]] = [{"supersededBy": 5}, {"boundTo": "q"}, {"b
 FORGED = [
     (SUBSCRIPTIONS, END),
     (GROUPS, MOVE),
-    *((SUBSCRIPTIONS, request_json(**fields)) for fields in REQUEST_FIELDS),
-    *((GROUPS, group_json(attributes={}, parentTopic="p", **fields)) for fields in GROUP_FIELDS),
+    *((SUBSCRIPTIONS, encoded(replace("t", **fields))) for fields in REQUEST_FIELDS),
+    *((GROUPS, encoded(with_attributes({}, parentTopic="p", **fields))) for fields in GROUP_FIELDS),
 ]
 
 
@@ -39,8 +39,8 @@ def removed(output: Written) -> int:
 
 
 SUBSCRIBED = [
-    row(GROUPS, group_json(), 0),
-    row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]), 1),
+    row(GROUPS, WILD, 0),
+    row(SUBSCRIPTIONS, replace("*"), 1),
     row(TOPICS, json.dumps({"event": "CREATED", "parentTopic": "p", "liteTopic": "t"}).encode(), 2),
 ]
 
@@ -92,10 +92,10 @@ def test_what_a_former_release_wrote_counts_without_a_signature() -> None:
 def test_the_coordinator_signs_what_it_writes_to_requests_and_groups() -> None:
     by = worker(client_timeout_ms=10)
     rows = [
-        row(GROUPS, group_json(), 0),
-        row(GROUPS, group_json(attributes={"lite.bind.topic": "q"}), 1),
-        row(SUBSCRIPTIONS, request_json(), 2),
-        row(CLOCK, tick_json(alarm=..., tick=5_000), 3),
+        row(GROUPS, WILD, 0),
+        row(GROUPS, with_attributes({"lite.bind.topic": "q"}), 1),
+        row(SUBSCRIPTIONS, replace("t"), 2),
+        row(CLOCK, tick(5_000), 3),
     ]
     _, output = work(*HOME, rows, None, by)
     written = {

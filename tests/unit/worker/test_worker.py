@@ -1,8 +1,8 @@
 """The work on one state key, and what a worker process keeps between micro-batches."""
 
+import dataclasses
 import json
 from collections.abc import Generator, Iterator
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -20,7 +20,7 @@ from streaming.tuning import Tuning
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, InputRows, KeyFacts, Output, OutputKind, OutputRow
 from streaming.worker.worker import SWEEP_MS
-from tests.support.builders import group_json, request_json, tick_json, topic_json
+from tests.support.events import WILD, add, created, deleted, encoded, leave, replace, tick, wake, with_attributes
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Memories, rows_of
 from tests.support.states import (
@@ -54,7 +54,7 @@ def updates(output: Written) -> list[tuple[str, str]]:
     ]
 
 
-SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]
+SUBSCRIBED = [row(GROUPS, WILD), row(SUBSCRIPTIONS, replace("*"))]
 
 
 # InputRows in, new bytes and output rows out.
@@ -62,8 +62,8 @@ SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTop
 
 @pytest.mark.rule("order-of-inputs")
 def test_rows_come_in_any_order() -> None:
-    rows = [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(event="DELETED"), 1)]
-    rows += [row(TOPICS, topic_json(liteTopic="u"), 2)]
+    rows = [*SUBSCRIBED, row(TOPICS, created()), row(TOPICS, deleted(), 1)]
+    rows += [row(TOPICS, created("u"), 2)]
     expected = work("p", 0, rows, None, SETTINGS)
     reversed_ = work("p", 0, rows[::-1], None, SETTINGS)
     assert reversed_[0] == expected[0]
@@ -75,9 +75,9 @@ def test_rows_come_in_any_order() -> None:
 def test_the_time_comes_behind_topics_however_many(many: int) -> None:
     """Each stream is read as it is when it has many rows."""
     worker = Worker(SETTINGS, Tuning(columnar_min_topics=many))
-    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json(ttlMs=1_000))], None, worker)
-    late = row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0))
-    _, output = work("p", 0, [late, row(TOPICS, topic_json(liteTopic="u"), 1)], data, worker)
+    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, created(ttlMs=1_000))], None, worker)
+    late = row(CLOCK, wake(70_000))
+    _, output = work("p", 0, [late, row(TOPICS, created("u"), 1)], data, worker)
     assert sorted(updates(output)) == [(OutputKind.ADD, "u"), (OutputKind.REMOVE, "t"), (TOMBSTONE, "t")]
 
 
@@ -89,16 +89,16 @@ def test_rows_with_equal_places_need_no_comparison_of_payloads() -> None:
 
 def test_nothing_changed_gives_the_very_same_bytes() -> None:
     """The job tells by this that it need not write the state."""
-    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json())], None, SETTINGS)
-    again, output = work("p", 0, [row(TOPICS, topic_json(), 1)], data, SETTINGS)
+    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, created())], None, SETTINGS)
+    again, output = work("p", 0, [row(TOPICS, created(), 1)], data, SETTINGS)
     assert again is data
     assert (output.kinds, output.ignored) == ([], {Ignored.TOPIC_EXISTS: 1})
 
 
 def test_nothing_left_gives_no_bytes() -> None:
-    data, _ = work("p", 0, [row(TOPICS, topic_json())], None, SETTINGS)
+    data, _ = work("p", 0, [row(TOPICS, created())], None, SETTINGS)
     assert data is not None
-    nothing, _ = work("p", 0, [row(TOPICS, topic_json(event="DELETED"), 1)], data, SETTINGS)
+    nothing, _ = work("p", 0, [row(TOPICS, deleted(), 1)], data, SETTINGS)
     assert nothing is None
 
 
@@ -108,41 +108,41 @@ def test_damaged_bytes_are_not_worked_on() -> None:
     assert data is not None
     forget()
     with pytest.raises(StateCorrupted):
-        work("p", 0, [row(TOPICS, topic_json())], data[:-1] + bytes([data[-1] ^ 1]), SETTINGS)
+        work("p", 0, [row(TOPICS, created())], data[:-1] + bytes([data[-1] ^ 1]), SETTINGS)
 
 
 BIG = [("big", number) for number in range(3)]
 OTHER_HOME, NOWHERE = (COORDINATOR, HOME[1] + 1), (COORDINATOR, UNROUTABLE)
-END = request_json(action="COMPLETE_REMOVE", topic=...)
+END = encoded(leave(parent=...))
 REPORTED: list[tuple[InputRow, dict[tuple[str, int], Reason | None]]] = [
     # All shards and the coordinator see a request or a group event, so the coordinator reports it.
     (
-        row(GROUPS, group_json(group=" ", attributes={BIND_TOPIC: "big"})),
+        row(GROUPS, with_attributes({BIND_TOPIC: "big"}, group=" ")),
         {HOME: Reason.BLANK_NAME, **dict.fromkeys(BIG)},
     ),
-    (row(SUBSCRIPTIONS, request_json(topic="big", clientId="")), {HOME: Reason.BLANK_NAME, **dict.fromkeys(BIG)}),
-    (row(TOPICS, topic_json(parentTopic="big", event="?")), dict.fromkeys(BIG, Reason.UNKNOWN_EVENT)),
-    (row(CLOCK, tick_json(tick=..., wake="?", parentTopic="big", shard=0)), dict.fromkeys(BIG, Reason.WRONG_TYPE)),
+    (row(SUBSCRIPTIONS, replace("t", parent="big", client="")), {HOME: Reason.BLANK_NAME, **dict.fromkeys(BIG)}),
+    (row(TOPICS, created(parent="big", event="?")), dict.fromkeys(BIG, Reason.UNKNOWN_EVENT)),
+    (row(CLOCK, wake("?", "big")), dict.fromkeys(BIG, Reason.WRONG_TYPE)),
     # The first shard reports a request of another parent; for the coordinator it is as good as any.
-    (row(SUBSCRIPTIONS, request_json(topic="q")), {HOME: None, **dict.fromkeys(BIG), BIG[0]: Reason.NOT_ROUTABLE}),
-    (row(CLOCK, tick_json(tick=..., wake=5, parentTopic="big", shard=1)), {BIG[1]: None, BIG[2]: Reason.NOT_ROUTABLE}),
+    (row(SUBSCRIPTIONS, replace("t", parent="q")), {HOME: None, **dict.fromkeys(BIG), BIG[0]: Reason.NOT_ROUTABLE}),
+    (row(CLOCK, wake(5, "big", 1)), {BIG[1]: None, BIG[2]: Reason.NOT_ROUTABLE}),
     # A shard is not told the time by ticks and alarms.
-    (row(CLOCK, tick_json()), {("p", 0): Reason.NOT_ROUTABLE, NOWHERE: Reason.NOT_ROUTABLE}),
-    (row(CLOCK, tick_json(tick=..., alarm=5, parentTopic="p", shard=0)), {("p", 0): Reason.NOT_ROUTABLE}),
+    (row(CLOCK, tick(5_000)), {("p", 0): Reason.NOT_ROUTABLE, NOWHERE: Reason.NOT_ROUTABLE}),
+    (row(CLOCK, {"alarm": 5, "parentTopic": "p", "shard": 0}), {("p", 0): Reason.NOT_ROUTABLE}),
     # The JVM may place nowhere, or elsewhere, what Python can place. No shard sees it.
-    (row(SUBSCRIPTIONS, request_json()), {NOWHERE: Reason.NOT_ROUTABLE}),
-    (row(TOPICS, topic_json()), {NOWHERE: Reason.NOT_ROUTABLE}),
+    (row(SUBSCRIPTIONS, replace("t")), {NOWHERE: Reason.NOT_ROUTABLE}),
+    (row(TOPICS, created()), {NOWHERE: Reason.NOT_ROUTABLE}),
     (row(GROUPS, b"?"), {NOWHERE: Reason.NOT_JSON}),
-    (row(GROUPS, group_json()), {OTHER_HOME: Reason.NOT_ROUTABLE, BIG[0]: None}),
+    (row(GROUPS, WILD), {OTHER_HOME: Reason.NOT_ROUTABLE, BIG[0]: None}),
     (row(SUBSCRIPTIONS, None, entry=1), {NOWHERE: Reason.NOT_JSON}),
-    (row(SUBSCRIPTIONS, request_json(topic=...), entry=1), {HOME: Reason.MISSING_FIELD}),
-    (row(SUBSCRIPTIONS, request_json(), entry=1), {HOME: Reason.NOT_ROUTABLE}),
+    (row(SUBSCRIPTIONS, replace("t", parent=...), entry=1), {HOME: Reason.MISSING_FIELD}),
+    (row(SUBSCRIPTIONS, replace("t"), entry=1), {HOME: Reason.NOT_ROUTABLE}),
     (row(SUBSCRIPTIONS, END, entry=1), {OTHER_HOME: Reason.NOT_ROUTABLE}),
     (row(SUBSCRIPTIONS, END, entry=0), {HOME: None}),
-    (row(TOPICS, topic_json(parentTopic="")), {NOWHERE: Reason.BLANK_NAME}),
+    (row(TOPICS, created(parent="")), {NOWHERE: Reason.BLANK_NAME}),
     (row(CLOCK, b"{}"), {NOWHERE: Reason.MISSING_FIELD}),
-    (row(CLOCK, tick_json(tick=..., alarm=5, parentTopic="g", shard=0)), {OTHER_HOME: Reason.NOT_ROUTABLE}),
-    (row(CLOCK, tick_json(tick=..., wake=5, parentTopic="g", shard=0)), {HOME: Reason.NOT_ROUTABLE}),
+    (row(CLOCK, {"alarm": 5, "parentTopic": "g", "shard": 0}), {OTHER_HOME: Reason.NOT_ROUTABLE}),
+    (row(CLOCK, wake(5, "g")), {HOME: Reason.NOT_ROUTABLE}),
 ]
 
 
@@ -158,8 +158,8 @@ def test_one_of_the_keys_that_see_an_entry_reports_it(
 
 def test_a_dead_letter_shows_its_own_entry() -> None:
     """Of several entries of one record."""
-    entries = [request_json(clientId=name, liteTopicSet=["ok", f"{name}*"]) for name in "abc"]
-    rows = [row(GROUPS, group_json()), *(row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries))]
+    entries = [encoded(replace("ok", f"{name}*", client=name)) for name in "abc"]
+    rows = [row(GROUPS, WILD), *(row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries))]
     _, output = work("p", 0, rows, None, SETTINGS)
     shown = [(letter["source"]["entry"], letter["original"].encode()) for letter in output.letters]
     assert shown == list(enumerate(entries))
@@ -169,10 +169,8 @@ def test_a_dead_letter_shows_its_own_entry() -> None:
 @pytest.mark.parametrize("entries", [[" "], [" ", "t"], ["", "\t"]])
 def test_a_blank_pattern_is_a_dead_letter(entries: list[str]) -> None:
     """What stands beside it is applied; alone it never widens to everything."""
-    rows = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=entries), 1)]
-    _, output = work(
-        "p", 0, [*rows, row(TOPICS, topic_json()), row(TOPICS, topic_json(liteTopic="u"), 1)], None, SETTINGS
-    )
+    rows = [row(GROUPS, WILD), row(SUBSCRIPTIONS, replace(*entries), 1)]
+    _, output = work("p", 0, [*rows, row(TOPICS, created()), row(TOPICS, created("u"), 1)], None, SETTINGS)
     (letter,) = output.letters
     assert (letter["reason"], letter["source"]["offset"]) == (Reason.INVALID_PATTERN, 1)
     assert "a pattern is blank" in letter["message"]
@@ -183,8 +181,8 @@ def test_a_blank_pattern_is_a_dead_letter(entries: list[str]) -> None:
 @pytest.mark.parametrize(
     ("stream", "payload"),
     [
-        (SUBSCRIPTIONS, b'{"topic":"p",' + request_json(topic="q")[1:]),
-        (TOPICS, b'{"parentTopic":"p",' + topic_json(parentTopic="q")[1:]),
+        (SUBSCRIPTIONS, b'{"topic":"p",' + encoded(replace("t", parent="q"))[1:]),
+        (TOPICS, b'{"parentTopic":"p",' + encoded(created(parent="q"))[1:]),
     ],
 )
 def test_a_text_that_names_two_parents_is_a_dead_letter(stream: int, payload: bytes) -> None:
@@ -199,12 +197,12 @@ def test_a_text_that_names_two_parents_is_a_dead_letter(stream: int, payload: by
 
 def test_a_shard_asks_to_be_woken_once_for_each_time() -> None:
     """Topics that end within the same step share an alarm; those that end in this batch need none."""
-    made = [row(TOPICS, topic_json(liteTopic=name, ttlMs=60_000), at) for at, name in enumerate("ab")]
+    made = [row(TOPICS, created(name, ttlMs=60_000), at) for at, name in enumerate("ab")]
     data, output = work("p", 0, made, None, SETTINGS)
     assert output.payloads_of("input:clock") == [{"alarm": 70_000, "parentTopic": "p", "shard": 0}]
-    _, output = work("p", 0, [row(TOPICS, topic_json(liteTopic="c", ttlMs=60_000), 5)], data, SETTINGS)
+    _, output = work("p", 0, [row(TOPICS, created("c", ttlMs=60_000), 5)], data, SETTINGS)
     assert output.kinds == []
-    late = [row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0), 9)]
+    late = [row(CLOCK, wake(70_000), 9)]
     nothing, output = work("p", 0, late, data, SETTINGS)
     assert (nothing, output.kinds) == (None, [])
 
@@ -212,13 +210,13 @@ def test_a_shard_asks_to_be_woken_once_for_each_time() -> None:
 def test_the_parts_of_a_state_that_has_gone_are_removed() -> None:
     """The shard asks to be woken for that, once in a while, until Spark keeps none of their states any more."""
     archives = Memories()
-    worker = Worker(replace(SETTINGS, archives=archives), Tuning(inline_bytes=100, retained_micro_batches=5))
-    names = [f"{number:050}" for number in range(9)]
-    data, _ = work(
-        "p", 0, [row(TOPICS, topic_json(liteTopic=name), at) for at, name in enumerate(names)], None, worker, batch=1
+    worker = Worker(
+        dataclasses.replace(SETTINGS, archives=archives), Tuning(inline_bytes=100, retained_micro_batches=5)
     )
+    names = [f"{number:050}" for number in range(9)]
+    data, _ = work("p", 0, [row(TOPICS, created(name), at) for at, name in enumerate(names)], None, worker, batch=1)
     assert len(archives.of("p", 0)) == 1
-    gone = [row(TOPICS, topic_json(liteTopic=name, event="DELETED"), at) for at, name in enumerate(names)]
+    gone = [row(TOPICS, deleted(name), at) for at, name in enumerate(names)]
     for batch, rows, left in (2, gone, 1), (6, [woken(0)], 1), (8, [woken(SWEEP_MS)], 0):
         data, output = work("p", 0, rows, data, worker, batch=batch)
         assert len(archives.of("p", 0)) == left
@@ -229,22 +227,22 @@ def test_the_parts_of_a_state_that_has_gone_are_removed() -> None:
 
 def woken(time: int) -> InputRow:
     """The row that wakes the shard."""
-    return row(CLOCK, tick_json(tick=..., wake=time, parentTopic="p", shard=0), 9)
+    return row(CLOCK, wake(time), 9)
 
 
 BATCHES = [
-    [row(TOPICS, topic_json(liteTopic="u"), 1), row(SUBSCRIPTIONS, request_json(action="PARTIAL_ADD"), 1)],
-    [row(TOPICS, topic_json(event="DELETED"), 1)],
-    [row(GROUPS, group_json(attributes={BIND_TOPIC: "p"}), 1)],
-    [row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE"), 1)],
-    [row(SUBSCRIPTIONS, request_json(liteTopicSet=["a*"]), 1), row(TOPICS, b"?", 1)],
+    [row(TOPICS, created("u"), 1), row(SUBSCRIPTIONS, add("t"), 1)],
+    [row(TOPICS, deleted(), 1)],
+    [row(GROUPS, with_attributes({BIND_TOPIC: "p"}), 1)],
+    [row(SUBSCRIPTIONS, leave(), 1)],
+    [row(SUBSCRIPTIONS, replace("a*"), 1), row(TOPICS, b"?", 1)],
 ]
 
 
 @pytest.mark.rule("isolation-of-entries")
 def test_what_was_done_is_counted() -> None:
     """By kind, cause and reason; tombstones and the job's own events are no part of it."""
-    rows = [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(), 1), row(TOPICS, b"?", 2)]
+    rows = [*SUBSCRIBED, row(TOPICS, created()), row(TOPICS, created(), 1), row(TOPICS, b"?", 2)]
     data, (kind, _, counts) = last_row(rows, None)
     counted = json.loads(counts or b"")
     assert KeyFacts(*counted.pop("facts"))[:4] == ("p", 0, 1, 1)
@@ -252,7 +250,7 @@ def test_what_was_done_is_counted() -> None:
         OutputKind.COUNTS,
         {"add:TOPIC_CREATED": 1, "dead-letter:not-json": 1, "ignored:topic-exists": 1},
     )
-    _, (kind, _, counts) = last_row([row(TOPICS, topic_json(event="DELETED"), 3)], data)
+    _, (kind, _, counts) = last_row([row(TOPICS, deleted(), 3)], data)
     counted = json.loads(counts or b"")
     assert KeyFacts(*counted.pop("facts"))[:4] == ("p", 0, 0, 1)
     assert (kind, counted) == (OutputKind.COUNTS, {"remove:TOPIC_DELETED": 1})
@@ -271,7 +269,7 @@ def last_row(rows: list[InputRow], data: bytes | None) -> tuple[bytes | None, Ou
 @pytest.fixture
 def data() -> bytes:
     """A state, which the cache holds decoded."""
-    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json())], None, SETTINGS)
+    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, created())], None, SETTINGS)
     assert data is not None
     return data
 
@@ -323,16 +321,16 @@ def test_another_worker_gives_the_same(data: bytes) -> None:
 def test_workers_by_turns_give_what_one_gives() -> None:
     """A state that is brought up to what another worker did keeps no counts from before."""
     turns = [Worker(SETTINGS) for _ in range(2)]
-    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: 2})
-    low = group_json(group="h", attributes={BIND_TOPIC: "p", QUOTA: 0})
-    batches = [[row(GROUPS, group, 0), row(GROUPS, low, 1), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]]
+    group = encoded(with_attributes({BIND_TOPIC: "p", WILDCARD: "", QUOTA: 2}))
+    low = encoded(with_attributes({BIND_TOPIC: "p", QUOTA: 0}, group="h"))
+    batches = [[row(GROUPS, group, 0), row(GROUPS, low, 1), row(SUBSCRIPTIONS, replace("*"))]]
     events = [(name, "CREATED") for name in "abcd"] + [(name, "DELETED") for name in "acb"]
     events += [(name, "CREATED") for name in "efgh"]
     for offset, (name, event) in enumerate(events):
-        batches.append([row(TOPICS, topic_json(liteTopic=name, event=event), offset)])
+        batches.append([row(TOPICS, created(name, event=event), offset)])
     data: bytes | None = None
     for number, rows in enumerate(batches):
-        alone = work("p", 0, rows, data, Worker(replace(SETTINGS, state_cache_bytes=0)))
+        alone = work("p", 0, rows, data, Worker(dataclasses.replace(SETTINGS, state_cache_bytes=0)))
         renewed = work("p", 0, rows, data, turns[number // 2 % 2])
         assert rows_of(renewed[1]) == rows_of(alone[1])
         assert renewed[0] == alone[0]
@@ -348,7 +346,7 @@ def test_the_state_that_was_encoded_is_used_by_the_next_batch(data: bytes, monke
 
     monkeypatch.setattr(Journal, "changes", no_decoding)
     for number in range(3):
-        renewed, _ = work("p", 0, [row(TOPICS, topic_json(liteTopic=str(number)), 10 + number)], data, SETTINGS)
+        renewed, _ = work("p", 0, [row(TOPICS, created(str(number)), 10 + number)], data, SETTINGS)
         assert renewed is not None
         data = renewed
 
@@ -359,7 +357,7 @@ def test_the_state_that_was_encoded_is_used_by_the_next_batch(data: bytes, monke
 @pytest.fixture
 def placed() -> bytes:
     """Group `g` on parent `p`."""
-    data, output = work(*HOME, [row(GROUPS, group_json())], None, SETTINGS)
+    data, output = work(*HOME, [row(GROUPS, WILD)], None, SETTINGS)
     assert output.kinds == []
     assert data is not None
     return data
@@ -371,7 +369,7 @@ def parents(data: bytes | None) -> dict[str, str]:
 
 
 def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) -> None:
-    moved = [row(GROUPS, group_json(attributes={BIND_TOPIC: "q", WILDCARD: ""}), 8)]
+    moved = [row(GROUPS, with_attributes({BIND_TOPIC: "q", WILDCARD: ""}), 8)]
     renewed, output = work(*HOME, moved, placed, SETTINGS)
     assert parents(renewed) == {"g": "q"}
     assert output.kinds == ["input:groups"]
@@ -384,22 +382,22 @@ def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) 
 
 
 def test_a_home_without_change_gives_the_very_same_bytes(placed: bytes) -> None:
-    rows = [row(GROUPS, group_json(attributes={}, parentTopic="q"), 9), row(CLOCK, tick_json(tick=0), 9)]
+    rows = [row(GROUPS, with_attributes({}, parentTopic="q"), 9), row(CLOCK, tick(0), 9)]
     unknown = next(name for name in map("h{}".format, range(99)) if bucket_of(name) == HOME[1])
-    again, output = work(*HOME, [*rows, row(GROUPS, group_json(group=unknown, attributes={}), 10)], placed, SETTINGS)
+    again, output = work(*HOME, [*rows, row(GROUPS, with_attributes({}, group=unknown), 10)], placed, SETTINGS)
     assert again is placed
     assert (output.kinds, output.ignored) == ([], {Ignored.GROUP_UNKNOWN: 1})
 
 
 def test_the_last_group_leaves_no_bytes(placed: bytes) -> None:
-    renewed, output = work(*HOME, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
+    renewed, output = work(*HOME, [row(GROUPS, with_attributes({}), 9)], placed, SETTINGS)
     assert renewed is None
     assert output.kinds == ["input:groups"]
 
 
 def test_a_request_elsewhere_is_reported_by_home_with_its_own_entry(placed: bytes) -> None:
     """Of several entries of one record, on any parent; only the one that names no parent is no shard's."""
-    entries = [request_json(), request_json(topic="q"), request_json(action="COMPLETE_REMOVE", topic=...)]
+    entries = [encoded(replace("t")), encoded(replace("t", parent="q")), encoded(leave(parent=...))]
     rows = [row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries[:2])]
     _, output = work(*HOME, [row(SUBSCRIPTIONS, entries[2], 5, 2 * 2 + 1), *rows], placed, SETTINGS)
     (letter,) = output.letters
@@ -410,11 +408,11 @@ def test_a_request_elsewhere_is_reported_by_home_with_its_own_entry(placed: byte
 
 def test_the_end_of_a_client_everywhere_names_its_own_entry() -> None:
     """Also that of an entry that cannot be read: its position is the one in its record."""
-    data, _ = work(*HOME, [row(SUBSCRIPTIONS, request_json())], None, SETTINGS)
-    leaving = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=" "), 7, 5)
+    data, _ = work(*HOME, [row(SUBSCRIPTIONS, replace("t"))], None, SETTINGS)
+    leaving = row(SUBSCRIPTIONS, leave(parent=" "), 7, 5)
     _, output = work(*HOME, [leaving], data, SETTINGS)
     assert [json.loads(payload or b"")["asOf"] for payload in output.payloads] == [[0, 7, 1_007, 2]]
-    _, output = work(*HOME, [leaving._replace(payload=request_json(topic=...))], data, SETTINGS)
+    _, output = work(*HOME, [leaving._replace(payload=encoded(replace("t", parent=...)))], data, SETTINGS)
     assert [letter["source"]["entry"] for letter in output.letters] == [2]
 
 
@@ -434,10 +432,10 @@ def pieces_of(steps: Generator[Output, None, bytes | None]) -> tuple[list[Output
 @pytest.mark.parametrize("quota", [-1, 1_000])
 def test_output_comes_in_pieces(quota: int) -> None:
     """Each of so many updates, together what one piece would hold; the state is that of the whole."""
-    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: quota})
-    topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(25)]
+    group = encoded(with_attributes({BIND_TOPIC: "p", WILDCARD: "", QUOTA: quota}))
+    topics = [row(TOPICS, created(f"t{number}"), number) for number in range(25)]
     data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
-    rows = [row(SUBSCRIPTIONS, request_json(liteTopicSet=["*", "**"]), 30), row(TOPICS, b"?", 31)]
+    rows = [row(SUBSCRIPTIONS, replace("*", "**"), 30), row(TOPICS, b"?", 31)]
     whole = work("p", 0, rows, data, SETTINGS)
     worker = Worker(SETTINGS, Tuning(piece_bytes=1, updates_per_chunk=10))
     outputs, stored = pieces_of(worker.work("p", 0, InputRows.of(rows), data))
@@ -457,8 +455,8 @@ def written(output: Output) -> Written:
 
 def test_what_no_quota_concerns_is_found_while_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before: there may be any number of it."""
-    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})
-    topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(3_000)]
+    group = encoded(with_attributes({BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1}))
+    topics = [row(TOPICS, created(f"t{number}"), number) for number in range(3_000)]
     data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
     worker = Worker(SETTINGS, Tuning(piece_bytes=1, updates_per_chunk=10))
     made = 0
@@ -470,7 +468,7 @@ def test_what_no_quota_concerns_is_found_while_it_is_taken(monkeypatch: pytest.M
         return update(self, *arguments, **named)
 
     monkeypatch.setattr(Announcer, "update", counted)
-    steps = worker.work("p", 0, InputRows.of([row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]), data)
+    steps = worker.work("p", 0, InputRows.of([row(SUBSCRIPTIONS, replace("*"))]), data)
     for number in range(1, 4):
         next(steps)
         assert made == 10 * number
