@@ -1,50 +1,42 @@
 """Ends of clients on all parents that arrive late: together with what the client asked for since."""
 
-import json
-from typing import Any
+from functools import partial
 
 import pytest
 
 from streaming.operations.adoption import reshard
-from streaming.records.model import QUOTA, VERSION_RETENTION_MS, Stream
+from streaming.records.model import VERSION_RETENTION_MS, Stream
 from streaming.records.routing import Routing
 from streaming.records.updates import Cause
 from streaming.state import Shard
 from streaming.tuning import Tuning
 from streaming.worker import Worker
-from tests.support.events import WILD, add, created, encoded, leave, quota, replace, tag, told, with_attributes
+from tests.support.events import WILD, Event, add, created, encoded, leave, quota, replace, tag, told
 from tests.support.simulator import Record, Simulation
 from tests.support.story import Story, removed
+from tests.support.world import World
 
 LEASE_MS = 10_000
-WILDCARD = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
 
 
-class Job:
-    """A job whose requests come with offsets that go on counting."""
+class Job(World):
+    """A job whose requests come one millisecond after the other."""
 
-    def __init__(self, quota: int = -1, end_bytes: int = 262_144, lease_ms: int = LEASE_MS) -> None:
+    def __init__(self, room: int = -1, end_bytes: int = 262_144, lease_ms: int = LEASE_MS) -> None:
         self.simulation = Simulation(client_timeout_ms=lease_ms)
         self.simulation.worker = Worker(self.simulation.config, Tuning(end_bytes=end_bytes))
-        self.offset = 0
-        group = encoded(with_attributes({**WILDCARD, QUOTA: str(quota)}))
-        topics = [encoded(created(name, tags=tag)) for name, tag in (("a", "x"), ("b", "y"))]
-        records = [Record(Stream.TOPICS, value, 0, number) for number, value in enumerate(topics)]
-        self.simulation.run([Record(Stream.GROUPS, group), *records])
+        super().__init__(self.simulation, quota(room), created("a", tags="x"), created("b", tags="y"))
 
-    def records(self, *requests: dict[str, Any], after_ms: int = 0) -> list[Record]:
-        """Return records of requests, the first one some time after the last one."""
-        found = []
-        for request in requests:
-            self.offset += 1
-            self.simulation.now += after_ms or 1
-            value = encoded(replace("t", **request))
-            found.append(Record(Stream.SUBSCRIPTIONS, value, 0, self.offset, self.simulation.now))
-        return found
-
-    def run(self, *requests: dict[str, Any]) -> None:
+    def run(self, *requests: Event, after_ms: int = 1) -> None:
         """Apply requests in one micro-batch, and then what the job wrote to itself."""
-        self.simulation.run(self.records(*requests))
+        self.batch(*requests, at=self.simulation.now + after_ms)
+
+    def run_once(self, *requests: Event) -> list[Record]:
+        """Apply requests in one micro-batch, and return what the job wrote to itself."""
+        self.simulation.now += 1
+        self.simulation.run_once(self.records(*requests, at=self.simulation.now))
+        echoes, self.simulation.echoes = self.simulation.echoes, []
+        return echoes
 
     @property
     def held(self) -> list[str]:
@@ -52,12 +44,8 @@ class Job:
         return sorted(row.lite_topic for row in self.simulation.relation)
 
 
-def asks(action: str, *entries: str, **fields: Any) -> dict[str, Any]:
-    return {"action": action, "liteTopicSet": list(entries), **fields}
-
-
-def leaves(**fields: Any) -> dict[str, Any]:
-    return asks("COMPLETE_REMOVE", topic="", **fields)
+leaves = partial(leave, parent="")
+"""The end of a client on all parents."""
 
 
 @pytest.mark.rule("records-of-an-end")
@@ -67,11 +55,8 @@ def leaves(**fields: Any) -> dict[str, Any]:
 def test_the_records_of_an_end_mean_what_one_record_would(end_bytes: int, times: int) -> None:
     """The second part has the version that made that of the first part an older one. Each may be read twice."""
     job = Job(end_bytes=end_bytes)
-    job.run(asks("COMPLETE_ADD", "x"))
-    batch = job.records(leaves(), asks("COMPLETE_ADD", "a", version=1), asks("PARTIAL_ADD", "b", version=2))
-    job.simulation.run_once(batch)
-    echoes, job.simulation.echoes = job.simulation.echoes, []
-    for echo in echoes:
+    job.run(replace("x"))
+    for echo in job.run_once(leaves(), replace("a", version=1), add("b", version=2)):
         for _ in range(times):
             job.simulation.run_once([echo])
     assert job.held == ["a", "b"]
@@ -81,9 +66,9 @@ def test_the_records_of_an_end_mean_what_one_record_would(end_bytes: int, times:
 @pytest.mark.parametrize(("order", "held"), [((0, 1), ["b"]), ((1, 0), [])])
 def test_an_end_and_a_request_of_one_record_are_applied_in_order(order: tuple[int, int], held: list[str]) -> None:
     job = Job()
-    job.run(asks("COMPLETE_ADD", "a"))
-    entries = [replace("t", **entry) for entry in (leaves(), asks("PARTIAL_ADD", "b"))]
-    value = json.dumps({"subscriptionSet": [entries[each] for each in order]}).encode()
+    job.run(replace("a"))
+    entries = [leaves(), add("b")]
+    value = encoded({"subscriptionSet": [entries[each] for each in order]})
     job.simulation.run([Record(Stream.SUBSCRIPTIONS, value, 0, 2, job.simulation.now)])
     assert job.held == held
 
@@ -93,16 +78,14 @@ def test_an_end_larger_than_a_record_of_kafka_means_what_one_record_would() -> N
     """Of the size of the defaults: two requests of 144 kB, and one of 1 MB."""
     names = [f"{number:03}{'n' * 141}" for number in range(1_000)]
     job = Job()
-    job.run(asks("COMPLETE_ADD", "x"))
+    job.run(replace("x"))
     long = [f"{number:03}{'n' * 16_000}" for number in range(60)]
-    batch = job.records(
+    echoes = job.run_once(
         leaves(),
-        asks("COMPLETE_ADD", "a", *names, version=1),
-        asks("PARTIAL_ADD", "b", *names, version=2),
-        asks("PARTIAL_ADD", *long, version=3),
+        replace("a", *names, version=1),
+        add("b", *names, version=2),
+        add(*long, version=3),
     )
-    job.simulation.run_once(batch)
-    echoes, job.simulation.echoes = job.simulation.echoes, []
     assert len(echoes) > 5
     assert max(len(echo.value or b"") for echo in echoes) < 300_000
     for echo in echoes:
@@ -114,41 +97,36 @@ def test_an_end_larger_than_a_record_of_kafka_means_what_one_record_would() -> N
 @pytest.mark.rule("refused-version")
 def test_a_version_that_a_quota_refused_does_not_make_later_ones_stale() -> None:
     """Neither that of the end, nor that of a request after it."""
-    job = Job(quota=1)
-    job.run(asks("COMPLETE_ADD", "a", version=5))
-    job.run(asks("COMPLETE_ADD", "*", version=9), leaves(version=7), asks("PARTIAL_ADD", "b", version=8))
+    job = Job(1)
+    job.run(replace("a", version=5))
+    job.run(replace("*", version=9), leaves(version=7), add("b", version=8))
     assert (job.held, job.simulation.refused) == (["b"], [2])
 
 
 @pytest.mark.rule("refused-version")
 def test_a_version_that_a_quota_refused_is_not_known_when_the_lease_ends() -> None:
-    job = Job(quota=1)
-    job.run(asks("COMPLETE_ADD", "*", version=4))
-    batch = job.records(asks("COMPLETE_ADD", "b", version=2), after_ms=LEASE_MS + 1)
-    job.simulation.run(batch)
+    job = Job(1)
+    job.run(replace("*", version=4))
+    job.run(replace("b", version=2), after_ms=LEASE_MS + 1)
     assert (job.held, job.simulation.refused) == (["b"], [1])
 
 
 @pytest.mark.parametrize(("lease_ms", "held"), [(LEASE_MS, ["b"]), (0, [])])
 def test_a_version_that_a_quota_refused_is_forgotten_with_the_others(lease_ms: int, held: list[str]) -> None:
     """Without a lease the client stays in session, because it left with a version below the refused one."""
-    job = Job(quota=1, lease_ms=lease_ms)
-    for request in (
-        asks("COMPLETE_ADD", "a", version=1),
-        asks("COMPLETE_ADD", "*", version=4),
-        asks("COMPLETE_REMOVE", version=3),
-    ):
+    job = Job(1, lease_ms=lease_ms)
+    for request in (replace("a", version=1), replace("*", version=4), leave(version=3)):
         job.run(request)
-    job.simulation.run(job.records(asks("COMPLETE_ADD", "b", version=2), after_ms=VERSION_RETENTION_MS + 1))
+    job.run(replace("b", version=2), after_ms=VERSION_RETENTION_MS + 1)
     assert (job.held, job.simulation.refused) == (held, [2])
 
 
 @pytest.mark.rule("judged-again")
 def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
     """It matched one topic then, and matches two by the selector of a later request."""
-    job = Job(quota=1)
-    job.run(asks("COMPLETE_ADD", "a", selector=tag("x")))
-    job.run(leaves(), asks("COMPLETE_ADD", "*"), asks("COMPLETE_ADD", "a", clientId="d", selector=tag("*")))
+    job = Job(1)
+    job.run(replace("a", selector=tag("x")))
+    job.run(leaves(), replace("*"), replace("a", client="d", selector=tag("*")))
     assert sorted((row.client_id, row.lite_topic) for row in job.simulation.relation) == [("c", "a"), ("d", "a")]
     assert job.simulation.refused == []
 
@@ -156,18 +134,18 @@ def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
 @pytest.mark.rule("judged-again")
 def test_a_revoked_selector_decides_on_no_request_of_another_client() -> None:
     """By that selector the other client asked for one topic, and without it for two."""
-    job = Job(quota=1)
-    job.run(asks("COMPLETE_ADD", "x", version=1))
-    stale = asks("PARTIAL_ADD", "z", version=1, selector=tag("x"))
-    job.run(leaves(version=2), stale, asks("COMPLETE_ADD", "*", clientId="d"))
+    job = Job(1)
+    job.run(replace("x", version=1))
+    stale = add("z", version=1, selector=tag("x"))
+    job.run(leaves(version=2), stale, replace("*", client="d"))
     assert (job.held, job.simulation.refused) == ([], [4])
 
 
 @pytest.mark.rule("judged-again")
 def test_a_request_that_took_something_away_and_is_stale_after_the_end_leaves_no_room() -> None:
-    job = Job(quota=1)
-    job.run(asks("COMPLETE_ADD", "x", version=5))
-    job.run(leaves(version=7), asks("PARTIAL_ADD", "a"), asks("COMPLETE_REMOVE", version=6), asks("PARTIAL_ADD", "b"))
+    job = Job(1)
+    job.run(replace("x", version=5))
+    job.run(leaves(version=7), add("a"), leave(version=6), add("b"))
     assert (job.held, job.simulation.refused) == (["a"], [5])
 
 
@@ -192,23 +170,21 @@ def test_the_log_of_a_group_moves_with_its_state() -> None:
 
 @pytest.mark.rule("judged-again")
 def test_a_refusal_that_the_end_lifts_takes_its_dead_letter_back() -> None:
-    job = Job(quota=1)
-    job.run(asks("COMPLETE_ADD", "a"))
-    job.simulation.run_once(job.records(leaves(), asks("PARTIAL_ADD", "b")))
+    job = Job(1)
+    job.run(replace("a"))
+    echoes = job.run_once(leaves(), add("b"))
     assert (job.held, job.simulation.refused) == (["a"], [3])
-    job.simulation.run([])
-    job.simulation.run(job.simulation.echoes)
+    job.simulation.run(echoes)
     assert (job.held, job.simulation.refused) == (["b"], [])
 
 
 @pytest.mark.rule("judged-again")
 def test_a_request_that_is_refused_after_the_end_has_a_dead_letter() -> None:
     """It only repeated what its client held beyond the quota."""
-    job = Job(quota=2)
-    job.run(asks("COMPLETE_ADD", "*"))
-    lower = encoded(with_attributes({**WILDCARD, QUOTA: "1"}))
-    job.simulation.run([Record(Stream.GROUPS, lower, 0, 1)])
-    job.run(leaves(), asks("COMPLETE_ADD", "*"))
+    job = Job(2)
+    job.run(replace("*"))
+    job.run(quota(1))
+    job.run(leaves(), replace("*"))
     assert (job.held, job.simulation.refused) == ([], [3])
     (letter,) = [each for each in job.simulation.dead_letters if each["source"]["offset"] == 3]
     assert '"liteTopicSet":["*"]' in letter["original"]

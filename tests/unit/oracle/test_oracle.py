@@ -27,46 +27,14 @@ from tests.support.events import (
     quota,
     replace,
     sql,
-    stream_of,
     tag,
     tick,
 )
 from tests.support.histories import PROFILES, Profile, batches, expected, feed, history, lease_of
-from tests.support.simulator import Record, Simulation
+from tests.support.simulator import Simulation
+from tests.support.world import World
 
 STEP = DEADLINE_STEP_MS
-
-
-class World:
-    """The oracle or a job, to which micro-batches of events happen."""
-
-    def __init__(self, told: Oracle | Simulation, *events: Event) -> None:
-        self.told = told
-        self.offset = 0
-        self.batch(*events)
-
-    def batch(self, *events: Event, at: int = 0) -> "World":
-        """Apply a micro-batch of records with the timestamp `at`; a job also reads what it writes to its inputs."""
-        records = []
-        for event in events:
-            self.offset += 1
-            records.append(Record(stream_of(event), json.dumps(event).encode(), 0, self.offset, at))
-        if isinstance(self.told, Oracle):
-            feed(self.told, records)
-        else:
-            self.told.now = at
-            self.told.run(records)
-        return self
-
-    @property
-    def rows(self) -> set[str]:
-        """The relation as texts of client, topic and part, and of parent and group unless these are `p` and `g`."""
-        return {
-            f"{row.client_id} {row.lite_topic} {row.part}".strip()
-            + (f" on {row.parent}" if row.parent != "p" else "")
-            + (f" of {row.group}" if row.group != "g" else "")
-            for row in (self.told.relation() if isinstance(self.told, Oracle) else self.told.relation)
-        }
 
 
 class Step(NamedTuple):
