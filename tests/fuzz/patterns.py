@@ -1,5 +1,6 @@
 """Dialects, indexes and batches: all ways to ask give one answer, and nothing fails but as announced."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -207,14 +208,14 @@ def _rank(pattern: Pattern) -> tuple[int, ...]:
 
 
 def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:
-    """Add all, ask, remove some, ask, remove the others."""
+    """Add all, ask, remove and add some again, ask, and remove the rest."""
     case = meeting.case
     index: PatternIndex[int] = PatternIndex(case.dialect, allow_inner_multi=case.inner)
     kept = set(range(len(meeting.asked)))
     for number, (text, policy) in enumerate(meeting.asked):
         assert index.add(text, number, policy=policy)
         assert not index.add(meeting.parsed[number], number)
-    for _ in range(2):
+    for _ in range(3):
         assert len(index) == len(kept)
         for row, topic in enumerate(meeting.topics):
             found = index.match(topic)
@@ -222,12 +223,12 @@ def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:
             assert index.match_patterns(topic) == [(meeting.asked[number][0], number) for number in found]
             ranks = [_rank(meeting.parsed[number]) for number in found]
             assert ranks == sorted(ranks)
-        for number in sorted(kept):
+        for number, (text, policy) in enumerate(meeting.asked):
             if draw.flag():
-                text, policy = meeting.asked[number]
-                assert index.remove(text, number, policy=policy)
-                assert not index.remove(text, number, policy=policy)
-                kept.remove(number)
+                change = index.remove if number in kept else index.add
+                assert change(text, number, policy=policy)
+                assert not change(text, number, policy=policy)
+                kept ^= {number}
     for number in kept:
         assert index.remove(meeting.parsed[number], number)
     assert len(index) == 0
@@ -237,27 +238,32 @@ def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:
 
 
 def _check_topic_index(meeting: Meeting, draw: Draw) -> None:
-    """Add all, ask, remove some, ask, remove the others."""
+    """Add all, ask, remove and add some again, ask, and remove the rest."""
     index = TopicIndex(meeting.case.dialect, allow_inner_multi=meeting.case.inner)
-    kept = dict.fromkeys(meeting.topics)
+    topics = dict.fromkeys(meeting.topics)
+    matched: dict[int, set[str]] = defaultdict(set)
+    for row, number in meeting.expected:
+        matched[number].add(meeting.topics[row])
+    of_any = set().union(*matched.values())
+    assert matcher.expand(meeting.parsed, meeting.topics, meeting.case.dialect) == [
+        topic for topic in topics if topic in of_any
+    ]
+    kept = set(topics)
     for topic in kept:
         assert index.add(topic)
         assert not index.add(topic)
-    for _ in range(2):
+    for _ in range(3):
         assert len(index) == len(kept)
         for number, (text, policy) in enumerate(meeting.asked):
-            expected = {
-                topic for row, topic in enumerate(meeting.topics) if topic in kept and (row, number) in meeting.expected
-            }
-            assert sorted(index.expand(text, policy=policy)) == sorted(expected)
-            assert sorted(matcher.expand([meeting.parsed[number]], kept, meeting.case.dialect)) == sorted(expected)
-        for topic in list(kept):
-            assert topic in index
+            assert sorted(index.expand(text, policy=policy)) == sorted(kept & matched[number])
+        assert set(index.expand_any(meeting.parsed)) == kept & of_any
+        for topic in topics:
+            assert (topic in index) is (topic in kept)
             if draw.flag():
-                assert index.remove(topic)
-                assert not index.remove(topic)
-                assert topic not in index
-                del kept[topic]
+                change = index.remove if topic in kept else index.add
+                assert change(topic)
+                assert not change(topic)
+                kept ^= {topic}
     for topic in kept:
         assert index.remove(topic)
     assert len(index) == 0

@@ -81,12 +81,17 @@ def _request(
     parent: Any = "p",
     group: Any = "g",
     notation: Any = None,
+    tag: Any = None,
+    sql: Any = None,
     **fields: Any,
 ) -> Event:
-    base = {"action": action, "clientId": client, "group": group, "topic": parent, "liteTopicSet": list(entries)}
+    base: Event = {"action": action, "clientId": client, "group": group, "topic": parent, "liteTopicSet": list(entries)}
     if notation is not None:
         delivery = "per-subscription" if notation.per_subscription else "per-client"
         base |= {"dialect": notation.dialect, "policy": notation.policy, "delivery": delivery}
+    for kind, expression in (("TAG", tag), ("SQL92", sql)):
+        if expression is not None:
+            base["selector"] = {"type": kind, "expression": expression}
     return _made({**base, **fields})
 
 
@@ -145,11 +150,3 @@ def tick(time: Any = 0) -> Event:
 
 def wake(time: Any, parent: str = "p", shard: Any = 0) -> Event:
     return {"wake": time, "parentTopic": parent, "shard": shard}
-
-
-def tag(text: str) -> Event:
-    return {"type": "TAG", "expression": text}
-
-
-def sql(text: str) -> Event:
-    return {"type": "SQL92", "expression": text}

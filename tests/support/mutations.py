@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from streaming.records.model import Stream
-from tests.support.events import created, encoded, leave, quota, replace, sql, tick, wake, with_attributes
+from tests.support.events import created, encoded, leave, quota, replace, tick, wake, with_attributes
 
 NOW = 1_000_000_000_000
 """Time of these records, in ms: long before any time that a running job has."""
@@ -17,7 +17,7 @@ VICTIMS: list[tuple[Stream, dict[str, Any]]] = [
         Stream.SUBSCRIPTIONS,
         replace(
             "t", parent="victim", group="hurt", version=7, dialect="mqtt", policy=None, delivery="per-client",
-            offsetOption={"type": "OFFSET", "value": 3}, selector=sql("a > 1"),
+            offsetOption={"type": "OFFSET", "value": 3}, sql="a > 1",
         ),
     ),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [replace("a__*", "**", parent="victim", group="hurt")] * 2}),

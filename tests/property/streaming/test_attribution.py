@@ -40,7 +40,6 @@ from tests.support.events import (
     leave,
     parsed,
     replace,
-    tag,
     told,
     wake,
 )
@@ -209,7 +208,7 @@ class Writer:
         if self._random.random() < 0.2:
             fields["version"] = self._random.randint(1, 3)
         if self._profile.get("selectors") and self._random.random() < 0.4:
-            fields["selector"] = tag(self._random.choice(["x", "y", "*", "z"]))
+            fields["tag"] = self._random.choice(["x", "y", "*", "z"])
         if self._profile.get("notations") and self._random.random() < 0.4:
             notation = self._random.choice([MQTT, NATS._replace(per_subscription=True)])
             fields["notation"] = notation

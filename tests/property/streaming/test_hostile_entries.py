@@ -110,10 +110,7 @@ def test_hostile_entries_harm_nothing_else(
     offset = 0
     for number in range(batches):
         good = [
-            (
-                Stream.SUBSCRIPTIONS,
-                replace("*", client=f"c{number}", group="sound", parent="whole"),
-            ),
+            (Stream.SUBSCRIPTIONS, replace("*", client=f"c{number}", group="sound", parent="whole")),
             (Stream.TOPICS, created(f"t{number}", parent="whole")),
         ]
         records = [

@@ -27,7 +27,6 @@ from tests.support.events import (
     quota,
     replace,
     stream_of,
-    tag,
     tick,
     wildcard,
 )
@@ -112,12 +111,8 @@ SCOPES = {
     "selectors and versions": Scope(
         (WILD, created("t", tags="x"), created("u", tags="y"), replace("*", client="d")),
         (
-            *(
-                replace("*", selector=tag("x")),
-                add("z", version=1, selector=tag("y")),
-                add("z", version=3, selector=tag("x")),
-            ),
-            *(add("z", client="d", version=1, selector=tag("y")), leave(parent="", version=2), leave(version=2)),
+            *(replace("*", tag="x"), add("z", version=1, tag="y"), add("z", version=3, tag="x")),
+            *(add("z", client="d", version=1, tag="y"), leave(parent="", version=2), leave(version=2)),
             leave(parent="", client="d", version=2),
         ),
     ),
@@ -130,10 +125,7 @@ SCOPES = {
     ),
     "bindings": Scope(
         (created("t"), created("t", "q")),
-        (
-            *(WILD, wildcard(parent="q"), UNBOUND),
-            *(replace("t"), replace("*", parent="q"), leave(), leave(parent="")),
-        ),
+        (*(WILD, wildcard(parent="q"), UNBOUND), *(replace("t"), replace("*", parent="q"), leave(), leave(parent=""))),
     ),
     "quotas": Scope(
         (quota(2), created("t"), created("u"), created("v")),
@@ -166,28 +158,18 @@ SCOPES = {
         refuses=True,
     ),
     "refusals and selectors": Scope(
-        (quota(1), created("t", tags="x"), created("u", tags="y"), add("t", selector=tag("x")), leave(parent="")),
+        (quota(1), created("t", tags="x"), created("u", tags="y"), add("t", tag="x"), leave(parent="")),
         (
-            *(replace("*"), replace("*", selector=tag("x")), add("u", "t"), add("t", client="d", selector=tag("*"))),
-            *(leave(parent=""), replace("u", client="d", selector=tag("y")), leave(parent="", client="d")),
+            *(replace("*"), replace("*", tag="x"), add("u", "t"), add("t", client="d", tag="*")),
+            *(leave(parent=""), replace("u", client="d", tag="y"), leave(parent="", client="d")),
         ),
         refuses=True,
     ),
     "refusals and selectors of others": Scope(
+        (quota(1), created("t", tags="x"), created("u", tags="y"), add("t", version=1), leave(parent="", version=2)),
         (
-            quota(1),
-            created("t", tags="x"),
-            created("u", tags="y"),
-            add("t", version=1),
-            leave(parent="", version=2),
-        ),
-        (
-            *(
-                add("z", version=1, selector=tag("x")),
-                replace("*", version=3, selector=tag("y")),
-                add("u", selector=tag("*")),
-            ),
-            *(replace("*", client="d"), replace("*", client="d", selector=tag("x")), leave(parent="", client="d")),
+            *(add("z", version=1, tag="x"), replace("*", version=3, tag="y"), add("u", tag="*")),
+            *(replace("*", client="d"), replace("*", client="d", tag="x"), leave(parent="", client="d")),
             leave(parent="", version=2),
         ),
         refuses=True,

@@ -26,8 +26,6 @@ from tests.support.events import (
     parsed,
     quota,
     replace,
-    sql,
-    tag,
     wake,
     wildcard,
     with_attributes,
@@ -101,7 +99,7 @@ def test_topics_have_the_bitmap_of_other_groups() -> None:
     story = Story(
         UNLIMITED,
         selecting,
-        replace("z", group="h", selector=sql("a = 'b'")),
+        replace("z", group="h", sql="a = 'b'"),
         *(created(each, properties={"a": "b"}) for each in "xyz"),
     )
     for events in ([replace("*")], [wake(0)]):
@@ -219,12 +217,7 @@ def test_the_rest_follows_the_former_request_when_a_quota_comes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "event"),
-    [
-        (quota(4), replace("a", "b", "c")),
-        (UNLIMITED, replace("a", "b")),
-    ],
-    ids=["quota", "few"],
+    ("group", "event"), [(quota(4), replace("a", "b", "c")), (UNLIMITED, replace("a", "b"))], ids=["quota", "few"]
 )
 def test_small_changes_and_quotas_need_no_backfill(group: Event, event: Event) -> None:
     story = Story(group, *map(created, "abcde"))
@@ -240,7 +233,7 @@ def test_an_exclusive_group_goes_in_slices() -> None:
         ([leave()], "d"),
         ([UNLIMITED], "cd"),
         ([exclusive(quota=-1), add("*", client="d"), add("*")], "c"),
-        ([add("*", client="d", selector=tag("x"))], ""),
+        ([add("*", client="d", tag="x")], ""),
     ):
         if holder == "cd":
             story.then(add("*"))
@@ -300,10 +293,7 @@ def test_the_shard_asks_to_be_woken_as_long_as_something_is_left() -> None:
     rows = [InputRow(0, 0, 0, 0, 0, group)]
     rows += [InputRow(2, 0, number, 0, 0, encoded(created(f"t{number}"))) for number in range(5)]
     data, _ = work("p", 0, rows, None, worker)
-    batches = [
-        InputRow(1, 0, 1, 0, 0, encoded(replace("*"))),
-        InputRow(2, 0, 9, 0, 0, encoded(created("u"))),
-    ]
+    batches = [InputRow(1, 0, 1, 0, 0, encoded(replace("*"))), InputRow(2, 0, 9, 0, 0, encoded(created("u")))]
     written = []
     for row in batches:
         data, output = work("p", 0, [row], data, worker)

@@ -27,7 +27,6 @@ from tests.support.events import (
     quota,
     replace,
     stream_of,
-    tag,
     told,
     wake,
     wildcard,
@@ -102,10 +101,7 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda n: [WILD, *(created(f"t{each}__x") for each in range(n))],
         lambda n: [add(f"t{each}__*") for each in range(n)],
     ),
-    "in an exclusive group": (
-        lambda n: [EXCLUSIVE, *topics(n)],
-        lambda n: [add(f"t{each}") for each in range(n)],
-    ),
+    "in an exclusive group": (lambda n: [EXCLUSIVE, *topics(n)], lambda n: [add(f"t{each}") for each in range(n)]),
     "names are dropped one by one": (
         lambda n: [WILD, *topics(n), replace(*(f"t{each}" for each in range(n)))],
         lambda n: [drop(f"t{each}") for each in range(n)],
@@ -114,10 +110,7 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda n: [WILD, *topics(n)],
         lambda n: [make(f"t{each}") for each in range(n // 2) for make in (add, drop)],
     ),
-    "the same entry again and again": (
-        lambda n: [WILD, *topics(n)],
-        lambda n: [add("*") for _ in range(n)],
-    ),
+    "the same entry again and again": (lambda n: [WILD, *topics(n)], lambda n: [add("*") for _ in range(n)]),
     "two clients take the same entry from each other": (
         lambda n: [EXCLUSIVE, *topics(n)],
         lambda n: [add("*", client="cd"[each % 2]) for each in range(n)],
@@ -166,13 +159,10 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda n: [*topics(3), *(replace("*", client="c", group=f"g{each}") for each in range(n))],
         lambda n: [wildcard(group=f"g{each}") for each in range(n)],
     ),
-    "events of one group": (
-        lambda n: [*wild(1), *topics(n)],
-        lambda n: [*[WILD, LITERAL] * (n // 2), LITERAL],
-    ),
+    "events of one group": (lambda n: [*wild(1), *topics(n)], lambda n: [*[WILD, LITERAL] * (n // 2), LITERAL]),
     "selectors of one group": (
         lambda n: [*wild(1), *(created(f"t{each}", tags="x") for each in range(n))],
-        lambda n: [add("*", selector=tag(f"x{each}" if each < n - 1 else "y")) for each in range(n)],
+        lambda n: [add("*", tag=f"x{each}" if each < n - 1 else "y") for each in range(n)],
     ),
     "a group event and requests of its clients": (
         lambda n: [*wild(n), *topics(3)],
@@ -204,10 +194,7 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda n: [quota(1), *(add(f"q{each}") for each in range(n)), *topics(8)],
         lambda n: [make("*") for _ in range(n // 2) for make in (add, replace)],
     ),
-    "clients at their quota": (
-        lambda n: [*wild(n, quota=4), *topics(8)],
-        lambda _: [deleted("t1")],
-    ),
+    "clients at their quota": (lambda n: [*wild(n, quota=4), *topics(8)], lambda _: [deleted("t1")]),
     "clients beyond their quota, and many new topics": (
         lambda n: [*wild(n, quota=4), *topics(8)],
         lambda _: [created(f"u{each}") for each in range(40)],
@@ -267,11 +254,8 @@ def test_other_clients_groups_topics_and_deadlines_cost_nothing(name: str) -> No
 
 STEPS: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
     "a client of an exclusive group": ([exclusive(quota=-1), replace("*", client="d")], [replace("*")]),
-    "a group that becomes exclusive": (
-        [quota(-1), replace("*"), replace("*", client="d")],
-        [exclusive(quota=-1)],
-    ),
-    "a selector": ([quota(-1), replace("*")], [add("z", selector=tag("x"))]),
+    "a group that becomes exclusive": ([quota(-1), replace("*"), replace("*", client="d")], [exclusive(quota=-1)]),
+    "a selector": ([quota(-1), replace("*")], [add("z", tag="x")]),
     "several requests of a client": ([quota(-1), replace("q__*")], [add("*"), add("**"), drop("*")]),
 }
 

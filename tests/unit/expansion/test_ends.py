@@ -11,7 +11,7 @@ from streaming.records.updates import Cause
 from streaming.state import Shard
 from streaming.tuning import Tuning
 from streaming.worker import Worker
-from tests.support.events import WILD, Event, add, created, encoded, leave, quota, replace, tag, told
+from tests.support.events import WILD, Event, add, created, encoded, leave, quota, replace, told
 from tests.support.simulator import Record, Simulation
 from tests.support.story import Story, removed
 from tests.support.world import World
@@ -80,12 +80,7 @@ def test_an_end_larger_than_a_record_of_kafka_means_what_one_record_would() -> N
     job = Job()
     job.run(replace("x"))
     long = [f"{number:03}{'n' * 16_000}" for number in range(60)]
-    echoes = job.run_once(
-        leaves(),
-        replace("a", *names, version=1),
-        add("b", *names, version=2),
-        add(*long, version=3),
-    )
+    echoes = job.run_once(leaves(), replace("a", *names, version=1), add("b", *names, version=2), add(*long, version=3))
     assert len(echoes) > 5
     assert max(len(echo.value or b"") for echo in echoes) < 300_000
     for echo in echoes:
@@ -125,8 +120,8 @@ def test_a_version_that_a_quota_refused_is_forgotten_with_the_others(lease_ms: i
 def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
     """It matched one topic then, and matches two by the selector of a later request."""
     job = Job(1)
-    job.run(replace("a", selector=tag("x")))
-    job.run(leaves(), replace("*"), replace("a", client="d", selector=tag("*")))
+    job.run(replace("a", tag="x"))
+    job.run(leaves(), replace("*"), replace("a", client="d", tag="*"))
     assert sorted((row.client_id, row.lite_topic) for row in job.simulation.relation) == [("c", "a"), ("d", "a")]
     assert job.simulation.refused == []
 
@@ -136,7 +131,7 @@ def test_a_revoked_selector_decides_on_no_request_of_another_client() -> None:
     """By that selector the other client asked for one topic, and without it for two."""
     job = Job(1)
     job.run(replace("x", version=1))
-    stale = add("z", version=1, selector=tag("x"))
+    stale = add("z", version=1, tag="x")
     job.run(leaves(version=2), stale, replace("*", client="d"))
     assert (job.held, job.simulation.refused) == ([], [4])
 

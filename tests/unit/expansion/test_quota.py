@@ -25,7 +25,6 @@ from tests.support.events import (
     replace,
     stream_of,
     superseded,
-    tag,
 )
 from tests.support.states import decode, encode
 from tests.support.story import (
@@ -79,7 +78,7 @@ def test_a_request_beyond_the_quota_is_refused_whole() -> None:
     assert reported(story) == refused(6)
     assert story.held() == ["a"]
     assert story.then(replace("b", version=2)) == {unsubscribed("a", "a"), subscribed("b", "b")}
-    story.then(replace("*", client="d", selector=tag("*")))
+    story.then(replace("*", client="d", tag="*"))
     assert (len(story.state.clients), story.state.selectors) == (1, {})
 
 
@@ -111,16 +110,16 @@ def test_the_message_names_client_group_number_and_remedy() -> None:
         ([TWO, replace("b", "c", "d"), *ABCD], [add("a"), add("x")], "bc", [7]),
         ([TWO, replace("*", "a"), *ABCD], [drop("a")], "ab", []),
         ([TWO, replace("*", "a"), *ABCD], [leave()], "", []),
-        ([quota(1), created("a", tags="x"), created("b", tags="y"), replace("*", "z", selector=tag("x"))],
-         [drop("z", selector=tag("x || y"))], "a", []),
+        ([quota(1), created("a", tags="x"), created("b", tags="y"), replace("*", "z", tag="x")],
+         [drop("z", tag="x || y")], "a", []),
         # Each request follows the requests before it in the micro-batch.
         ([TWO, *ABC], [add("a"), add("b", "c"), add("b"), add("c")], "ab", [6, 8]),
         # Only topics that the selector accepts count: the selector of the request, if it has one.
-        ([TWO, *TAGGED], [replace("*", selector=tag("x"))], "ab", []),
-        ([TWO, *TAGGED, replace("d", selector=tag("x"))], [replace("*")], "ab", []),
-        ([TWO, *TAGGED, replace("*", selector=tag("x"))], [replace("*", selector=tag("y"))], "ab", [8]),
-        ([ONE, created("a", tags="x"), created("b", tags="y"), replace("*", selector=tag("x"))],
-         [replace("*", selector=tag("x || y"))], "a", [5]),
+        ([TWO, *TAGGED], [replace("*", tag="x")], "ab", []),
+        ([TWO, *TAGGED, replace("d", tag="x")], [replace("*")], "ab", []),
+        ([TWO, *TAGGED, replace("*", tag="x")], [replace("*", tag="y")], "ab", [8]),
+        ([ONE, created("a", tags="x"), created("b", tags="y"), replace("*", tag="x")],
+         [replace("*", tag="x || y")], "a", [5]),
         # The mode in force is judged: as names `*` and `b` are one topic. Exclusivity is not considered.
         ([attributes(quota="1"), *ABC], [replace("*", "b")], "b", []),
         ([exclusive(quota="2"), *ABC], [replace("a", "b", "c")], "", [5]),
@@ -214,12 +213,12 @@ def test_a_deleted_topic_makes_room_for_the_next() -> None:
         # A selector that narrows, and one that widens to older topics.
         (
             [TWO, replace("*"), *TAGGED[:3]],
-            [replace("z", client="d", selector=tag("y"))],
+            [replace("z", client="d", tag="y")],
             {deselected("a", "*"), deselected("b", "*"), freed("c", "*")},
         ),
         (
-            [ONE, created("a", tags="x"), replace("*", selector=tag("y")), created("b", tags="y")],
-            [replace("z", client="d", selector=tag("x || y"))],
+            [ONE, created("a", tags="x"), replace("*", tag="y"), created("b", tags="y")],
+            [replace("z", client="d", tag="x || y")],
             {selected("a", "*"), exceeded("b", "*")},
         ),
         # A topic that is picked up and gone in one micro-batch.
@@ -227,11 +226,7 @@ def test_a_deleted_topic_makes_room_for_the_next() -> None:
         # A client that widens to every topic.
         ([ONE, replace("*"), *ABC], [replace()], {freed("b"), freed("c")}),
         # Another mode, which holds the first topics of its own.
-        (
-            [ONE, replace("*", "b", "c"), *ABC],
-            [attributes(quota="1")],
-            {degrouped("a", "*"), freed("b", "b")},
-        ),
+        ([ONE, replace("*", "b", "c"), *ABC], [attributes(quota="1")], {degrouped("a", "*"), freed("b", "b")}),
         # Another attribute changes nothing.
         ([ONE, replace("*"), *AB], [quota(1, reset="true")], set()),
         # An eviction.
@@ -400,7 +395,7 @@ def test_no_shard_of_several_refuses_a_request() -> None:
     stories = [Story(quota(4), *own, shard=shard) for own, shard in zip(topics, shards, strict=True)]
     for story in stories:
         story.offset = 10  # of both requests, wherever the topics are
-        story.then(replace("*", version=3, selector=tag("*")))
+        story.then(replace("*", version=3, tag="*"))
         assert story.then(replace("d", version=2)) == set()
         assert story.interest().blocks != ()
     assert [story.held() for story in stories] == [["a", "b"], ["d"]]

@@ -154,11 +154,7 @@ def test_deliveries_mix_in_one_client() -> None:
         ),
         # Rows of their own give way to every topic.
         (replace("a", notation=APART), replace(), {unsubscribed("a", "a", part="lite::a"), subscribed("a")}),
-        (
-            replace(),
-            replace("$share/s/a", dialect="mqtt"),
-            {unsubscribed("a"), subscribed("a", "a", part="share:s/a")},
-        ),
+        (replace(), replace("$share/s/a", dialect="mqtt"), {unsubscribed("a"), subscribed("a", "a", part="share:s/a")}),
         # As names, entries are delivered together.
         (replace("a", dialect="wamp"), LITERAL, {degrouped("a", "a", part="wamp::a"), regrouped("a", "a")}),
     ],

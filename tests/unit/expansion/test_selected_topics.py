@@ -24,9 +24,7 @@ from tests.support.events import (
     quota,
     replace,
     request,
-    sql,
     superseded,
-    tag,
     told,
     wildcard,
 )
@@ -52,14 +50,14 @@ GONE = superseded(1_000, "q")
 @pytest.mark.parametrize(
     ("request_", "agreeing"),
     [
-        (replace("*", selector=tag("x")), ["a", "c"]),
-        (replace("*", selector=tag("x || y")), ["a", "b", "c"]),
-        (replace("*", selector=tag("*")), ["a", "b", "c", "d", "e"]),
-        (replace("*", selector=sql("size > 3")), ["c"]),
-        (replace("*", selector=sql("size is null")), ["a", "b", "e"]),
-        (replace("*", selector=sql("colour = 'red' or size = 1")), ["d"]),
-        (replace("a", "b", selector=tag("x")), ["a"]),
-        (replace(selector=tag("x")), ["a", "c"]),
+        (replace("*", tag="x"), ["a", "c"]),
+        (replace("*", tag="x || y"), ["a", "b", "c"]),
+        (replace("*", tag="*"), ["a", "b", "c", "d", "e"]),
+        (replace("*", sql="size > 3"), ["c"]),
+        (replace("*", sql="size is null"), ["a", "b", "e"]),
+        (replace("*", sql="colour = 'red' or size = 1"), ["d"]),
+        (replace("a", "b", tag="x"), ["a"]),
+        (replace(tag="x"), ["a", "c"]),
     ],
 )
 def test_topics_need_a_creation_that_agrees(request_: Event, agreeing: list[str]) -> None:
@@ -82,7 +80,7 @@ def test_topics_need_a_creation_that_agrees(request_: Event, agreeing: list[str]
 @pytest.mark.rule("recreated-topic")
 def test_a_second_creation_of_an_existing_topic_has_no_tags() -> None:
     """One after a deletion has, also within the micro-batch. The deletion is the cause, in any cut."""
-    story = Story(WILD, replace("*", selector=tag("x")), created("t", tags="x"))
+    story = Story(WILD, replace("*", tag="x"), created("t", tags="x"))
     assert story.then(created("t", tags="y")) == set()
     assert story.then(deleted("t"), created("t", tags="y")) == {removed("t", "*")}
     assert story.only_update.source.offset == 5
@@ -93,7 +91,7 @@ def test_a_second_creation_of_an_existing_topic_has_no_tags() -> None:
 def test_a_selector_is_one_of_its_group() -> None:
     """For all of its clients, whichever sent it, and for those of no other group."""
     story = Story(WILD, wildcard(group="h"), replace("*"), replace("*", group="h"), created("t", tags="y"))
-    assert story.then(replace("z", client="d", selector=tag("x"))) == {deselected("t", "*")}
+    assert story.then(replace("z", client="d", tag="x")) == {deselected("t", "*")}
     assert story.only_update.source == Source("subscriptions", 0, 6, 0, 1_006)
     assert story.then(created("u", tags="x"), created("v", tags="y")) == {
         added("u", "*"),
@@ -113,18 +111,15 @@ def test_a_selector_is_one_of_its_group() -> None:
 def test_a_later_selector_replaces_the_former_over_existing_topics() -> None:
     """Which is counted; the same one once more is not, and neither resets offsets."""
     story = Story(
-        wildcard(reset_unsubscribed="true"),
-        created("a", tags="x"),
-        created("b", tags="y"),
-        replace("*", selector=tag("x")),
+        wildcard(reset_unsubscribed="true"), created("a", tags="x"), created("b", tags="y"), replace("*", tag="x")
     )
     assert story.ignored == {}
-    assert story.then(add("z", client="d", selector=tag("y"))) == {deselected("a", "*"), selected("b", "*")}
+    assert story.then(add("z", client="d", tag="y")) == {deselected("a", "*"), selected("b", "*")}
     assert {update.reset for update in story.expansion.updates} == {False}
     assert story.ignored == {REPLACED: 1}
-    assert story.then(replace("*", selector=tag("y"))) == set()
+    assert story.then(replace("*", tag="y")) == set()
     assert story.ignored == {Ignored.UNCHANGED: 1}
-    assert story.then(add("z", client="d", selector=tag("x")), add("z", client="d", selector=tag("y"))) == set()
+    assert story.then(add("z", client="d", tag="x"), add("z", client="d", tag="y")) == set()
     assert story.ignored[REPLACED] == 2
 
 
@@ -132,13 +127,13 @@ def test_a_later_selector_replaces_the_former_over_existing_topics() -> None:
 @pytest.mark.parametrize(
     ("request_", "counts"),
     [
-        (add("z", selector=tag("x")), True),
-        (drop("z", selector=tag("x")), True),
-        (drop("z", client="d", selector=tag("x")), True),
+        (add("z", tag="x"), True),
+        (drop("z", tag="x"), True),
+        (drop("z", client="d", tag="x"), True),
         (add("z"), False),
-        (leave(client="d", selector=tag("x")), False),
-        (replace("*", version=4, selector=tag("x")), False),
-        (add("a*", selector=tag("x")), False),
+        (leave(client="d", tag="x"), False),
+        (replace("*", version=4, tag="x"), False),
+        (add("a*", tag="x"), False),
     ],
     ids=["add", "remove", "unknown client", "none", "leave", "stale", "no pattern"],
 )
@@ -150,7 +145,7 @@ def test_any_request_that_is_applied_may_set_a_selector(request_: Event, counts:
 @pytest.mark.rule("lasting-selector")
 def test_a_selector_stays_when_its_client_leaves() -> None:
     """Also when it was the last."""
-    story = Story(WILD, replace("*", selector=tag("x")))
+    story = Story(WILD, replace("*", tag="x"))
     story.then(leave())
     story.then(replace("*", client="d"))
     assert story.then(created("a", tags="y"), created("b", tags="x")) == {added("b", "*", client="d")}
@@ -160,7 +155,7 @@ def test_a_selector_stays_when_its_client_leaves() -> None:
 def test_the_selector_of_a_request_that_proves_stale_is_revoked() -> None:
     """Its client had left everywhere before, with a higher version; the shard learns of it later."""
     story = Story(WILD, replace("*"), created("t", tags="y"))
-    late = add("z", client="d", selector=tag("x"), version=2)
+    late = add("z", client="d", tag="x", version=2)
     assert story.then(late) == {deselected("t", "*")}
     assert story.then(told(3, (4, late), client="d", version=3)) == {selected("t", "*")}
     assert story.state.selectors == {"g": NO_SELECTORS}
@@ -169,7 +164,7 @@ def test_the_selector_of_a_request_that_proves_stale_is_revoked() -> None:
 @pytest.mark.rule("restored-selector")
 def test_the_selector_of_a_stale_request_counts_if_its_version_was_forgotten() -> None:
     story = Story(WILD, replace("*"), created("t", tags="y"), leave(client="d", version=3))
-    late = add("z", client="d", selector=tag("x"), version=2)
+    late = add("z", client="d", tag="x", version=2)
     assert story.then(late) == set()
     end = told(4, (5, late), client="d")
     forgets = {mode: {**each, "forgets": True} for mode, each in end["ends"].items()}
@@ -181,8 +176,8 @@ def test_the_selector_of_a_request_after_the_stale_request_stays(version: int | 
     """Also if it sets the same selector as the stale one."""
     for tags, received in (("x", set()), ("y", {"t"})):
         story = Story(WILD, replace("*"), created("t", tags="y"))
-        late = add("z", client="d", selector=tag("x"), version=2)
-        story.then(late, add("z", client="e", selector=tag(tags), version=version))
+        late = add("z", client="d", tag="x", version=2)
+        story.then(late, add("z", client="e", tag=tags, version=version))
         assert story.then(told(3, (4, late), client="d", version=3)) == set()
         assert set(story.held()) == received
 
@@ -190,8 +185,8 @@ def test_the_selector_of_a_request_after_the_stale_request_stays(version: int | 
 @pytest.mark.rule("lasting-selector")
 def test_each_mode_has_its_own_selector() -> None:
     """A request that was refused as patterns has set that of the names only. Both outlive the group's attributes."""
-    story = Story(WILD, replace("*", "t", selector=tag("x")), created("t", tags="x"), created("u", tags="y"))
-    story.then(add("a*", selector=tag("y")))
+    story = Story(WILD, replace("*", "t", tag="x"), created("t", tags="x"), created("u", tags="y"))
+    story.then(add("a*", tag="y"))
     assert story.held() == ["t"]
     for without in (LITERAL, DELETED):
         assert story.then(without) == {degrouped("t", "*", "t")}
@@ -200,7 +195,7 @@ def test_each_mode_has_its_own_selector() -> None:
 
 def test_a_topic_and_a_selector_that_come_together() -> None:
     story = Story(WILD, replace("*"), created("old", tags="y"))
-    assert story.then(add("z", selector=tag("x")), created("a", tags="x"), created("b", tags="y"), deleted("old")) == {
+    assert story.then(add("z", tag="x"), created("a", tags="x"), created("b", tags="y"), deleted("old")) == {
         added("a", "*"), removed("old", "*"),
     }  # fmt: skip
 
@@ -209,28 +204,28 @@ def test_a_request_that_brings_a_selector_and_another_set_is_the_cause_of_both()
     """The selector of what the client asked for before and after, its set of the rest."""
     topics = [created("a", tags="x"), created("b", tags="y"), created("c", tags="y"), created("e", tags="x")]
     story = Story(wildcard(reset_unsubscribed="true"), *topics, replace("b", "c"))
-    assert story.then(replace("a", "b", selector=tag("x"))) == {
+    assert story.then(replace("a", "b", tag="x")) == {
         subscribed("a", "a"), deselected("b", "b"), unsubscribed("c", "c"),
     }  # fmt: skip
     resets = {update.lite_topic: update.reset for update in story.expansion.updates}
     assert resets == {"a": False, "b": False, "c": True}
-    assert story.then(replace("a", "b", "e", selector=tag("y || x"))) == {selected("b", "b"), subscribed("e", "e")}
+    assert story.then(replace("a", "b", "e", tag="y || x")) == {selected("b", "b"), subscribed("e", "e")}
 
 
 @pytest.mark.rule("causes-of-policies")
 def test_a_group_event_that_changes_nothing_is_not_the_cause() -> None:
     """Nor is one that changes the quota."""
     story = Story(WILD, replace("*"), created("t", tags="y"))
-    assert story.then(WILD, add("z", client="d", selector=tag("x"))) == {deselected("t", "*")}
+    assert story.then(WILD, add("z", client="d", tag="x")) == {deselected("t", "*")}
     assert story.only_update.source.topic == "subscriptions"
-    assert story.then(quota(7), add("z", client="d", selector=tag("y"))) == {selected("t", "*")}
-    assert story.then(attributes(), add("z", client="d", selector=tag("x"))) == {degrouped("t", "*")}
+    assert story.then(quota(7), add("z", client="d", tag="y")) == {selected("t", "*")}
+    assert story.then(attributes(), add("z", client="d", tag="x")) == {degrouped("t", "*")}
 
 
 def test_the_first_shard_of_a_parent_counts_a_replaced_selector() -> None:
     for number in range(2):
-        story = Story(WILD, replace("*", selector=tag("x")), shard=Shard("p", number))
-        story.then(replace("*", selector=tag("y")))
+        story = Story(WILD, replace("*", tag="x"), shard=Shard("p", number))
+        story.then(replace("*", tag="y"))
         assert story.ignored.get(REPLACED, 0) == (number == 0)
 
 
@@ -260,7 +255,7 @@ def test_a_kind_of_ones_own_decides_by_topic_and_by_request() -> None:
 def test_a_client_that_evicts_needs_a_selector_that_agrees() -> None:
     """A topic rejected by the selector of the group has no newest client."""
     story = Story(EXCLUSIVE, replace("*"), created("a", tags="x"), created("b", tags="y"))
-    assert story.then(replace("*", client="d", selector=tag("x"))) == {
+    assert story.then(replace("*", client="d", tag="x")) == {
         evicted("a", "*"), deselected("b", "*"), subscribed("a", "*", client="d"),
     }  # fmt: skip
     assert story.then(created("c", tags="x"), created("e", tags="y")) == {added("c", "*", client="d")}
@@ -309,15 +304,15 @@ def test_a_bitmap_has_the_groups_whose_selectors_agree() -> None:
         wildcard(group="h"),
         wildcard(group="i"),
         wildcard(group="j"),
-        replace("*", selector=tag("*")),
+        replace("*", tag="*"),
         replace("*", group="i"),
     )
     story.then(created("t", tags="x"))
     assert bitmaps(story) == {"t": None}
     story.then(
-        *(replace("*", selector=sql("size > 1")), replace("*", group="h", selector=sql("size > 2"))),
+        *(replace("*", sql="size > 1"), replace("*", group="h", sql="size > 2")),
         *(
-            replace("*", group="j", selector=tag("x")),
+            replace("*", group="j", tag="x"),
             created("a", tags="x", properties={"size": "3"}),
             created("b", tags="x", properties={"size": "2"}),
             created("c"),
@@ -332,17 +327,15 @@ def test_a_bitmap_has_the_groups_whose_selectors_agree() -> None:
 
 
 def test_the_selectors_after_the_batch_and_of_the_mode_in_force_make_the_bitmap() -> None:
-    story = Story(WILD, replace("*", selector=sql("size > 2")), replace("*", group="h"))
+    story = Story(WILD, replace("*", sql="size > 2"), replace("*", group="h"))
     story.then(
-        replace("*", selector=sql("size > 3")),
+        replace("*", sql="size > 3"),
         wildcard(group="h"),
         created("a", properties={"size": "3"}),
-        replace("*", group="i", selector=sql("size=3")),
+        replace("*", group="i", sql="size=3"),
     )
     assert bitmaps(story) == {"a": bits("i")}
-    story.then(
-        add("z", selector=tag("*")), add("z", group="i", selector=tag("*")), add("a*", "b*", selector=sql("size = 3"))
-    )
+    story.then(add("z", tag="*"), add("z", group="i", tag="*"), add("a*", "b*", sql="size = 3"))
     assert bitmaps(story) == {"a": None}
     story.then(LITERAL, created("b", properties={"size": "3"}))
     assert bitmaps(story)["b"] == bits("g")
@@ -352,14 +345,14 @@ def test_the_selectors_after_the_batch_and_of_the_mode_in_force_make_the_bitmap(
 @pytest.mark.rule("bitmap")
 def test_a_group_without_attributes_is_in_bitmaps_as_long_as_it_has_a_client() -> None:
     """It may be bound to another parent by then, which this one is not told. A group bound elsewhere is in none."""
-    story = Story(WILD, replace("*"), replace("a", group="h", selector=sql("size = 3")))
+    story = Story(WILD, replace("*"), replace("a", group="h", sql="size = 3"))
     story.then(created("b", properties={"size": "3"}))
     assert bitmaps(story) == {"b": bits("h")}
     story.then(leave(group="h", version=1), created("c", properties={"size": "3"}))
     assert bitmaps(story) == {"c": None}
     story.then(wildcard(group="h"), created("d", properties={"size": "3"}))
     assert bitmaps(story) == {"d": bits("h")}
-    story = Story(WILD, replace("*", selector=sql("size = 3")), replace("a", "b", group="h"), GONE)
+    story = Story(WILD, replace("*", sql="size = 3"), replace("a", "b", group="h"), GONE)
     story.then(created("a", properties={"size": "3"}))
     assert bitmaps(story) == {"a": None}
     story.offset = 2_000

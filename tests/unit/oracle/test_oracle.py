@@ -26,8 +26,6 @@ from tests.support.events import (
     leave,
     quota,
     replace,
-    sql,
-    tag,
     tick,
 )
 from tests.support.histories import PROFILES, Profile, batches, expected, feed, history, lease_of
@@ -150,14 +148,8 @@ CASES: dict[str, list[Step]] = {
             (replace("a__*", "*__*", dialect="lite", delivery=EACH), {"c a__x lite::*__*", "c a__x lite::a__*"}),
             (replace("a/#", "a/+", dialect="mqtt"), {"c a/b"}),
             (replace("$share/s/a/#", "a/+", dialect="mqtt"), {"c a/b", "c a/b share:s/a/#"}),
-            (
-                replace("$share/s/a/#", "a/+", dialect="mqtt", delivery=EACH),
-                {"c a/b mqtt::a/+", "c a/b share:s/a/#"},
-            ),
-            (
-                replace("$share/s/#", dialect="mqtt"),
-                {"c a.b share:s/#", "c a/b share:s/#", "c a__x share:s/#"},
-            ),
+            (replace("$share/s/a/#", "a/+", dialect="mqtt", delivery=EACH), {"c a/b mqtt::a/+", "c a/b share:s/a/#"}),
+            (replace("$share/s/#", dialect="mqtt"), {"c a.b share:s/#", "c a/b share:s/#", "c a__x share:s/#"}),
             (replace("$s/#", dialect="mqtt"), {"c $s/x"}),
             (replace("$share/s/a+", "+/#/c", dialect="mqtt"), set()),
             (replace("a.>", "$s/x", dialect="nats"), {"c $s/x", "c a.b"}),
@@ -217,12 +209,12 @@ CASES: dict[str, list[Step]] = {
     ],
     # Selectors.
     "a selector is held against the topics creation": [
-        world(WILD, replace("*", selector=tag("red || blue"))),
+        world(WILD, replace("*", tag="red || blue")),
         batch(created("a", tags="red"), created("b", tags="green"), created("d"), rows={"c a"}),
-        batch(replace("*", selector=tag("*")), rows={"c a", "c b", "c d"}),
+        batch(replace("*", tag="*"), rows={"c a", "c b", "c d"}),
     ],
     "sql takes properties and wants true": [
-        world(WILD, replace("*", selector=sql("size > 1"))),
+        world(WILD, replace("*", sql="size > 1")),
         batch(
             *(created(f"t{size}", properties={"size": size}) for size in ("1", "2", "x")),
             created("none"),
@@ -230,14 +222,14 @@ CASES: dict[str, list[Step]] = {
         ),
     ],
     "a second creation is ignored and a new birth counts": [
-        world(replace("a", selector=tag("red")), created("a", tags="red"), created("a", tags="blue"), rows={"c a"}),
+        world(replace("a", tag="red"), created("a", tags="red"), created("a", tags="blue"), rows={"c a"}),
         batch(deleted("a"), created("a", tags="blue"), rows=set()),
         batch(deleted("a"), created("a", tags="red"), rows={"c a"}),
     ],
     "the latest selector of any client decides for the whole group": [
-        world(WILD, created("a", tags="red"), created("b", tags="blue"), replace("*", selector=tag("red"))),
+        world(WILD, created("a", tags="red"), created("b", tags="blue"), replace("*", tag="red")),
         batch(replace("*", client="d"), rows={"c a", "d a"}),
-        batch(drop("z", client="e", selector=tag("blue")), rows={"c b", "d b"}),
+        batch(drop("z", client="e", tag="blue"), rows={"c b", "d b"}),
         batch(
             replace("*", group="other"),
             attributes(WILDCARD, group="other"),
@@ -245,24 +237,24 @@ CASES: dict[str, list[Step]] = {
         ),
     ],
     "only a valid request that may say one changes the selector": [
-        world(WILD, *RED_AND_BLUE, replace("*", version=2, selector=tag("red")), request, rows={"c a"})
+        world(WILD, *RED_AND_BLUE, replace("*", version=2, tag="red"), request, rows={"c a"})
         for request in (
             replace("**"),
             replace("**", selector=None),
-            replace("**", client="d", selector=sql("size >")),
+            replace("**", client="d", sql="size >"),
             replace("**", client="d", selector={"type": "XPATH", "expression": "//a"}),
-            replace("a*", selector=tag("blue")),  # nothing valid
-            replace("**", version=1, selector=tag("blue")),  # stale
-            leave(client="d", selector=tag("blue")),
-            replace("**", parent="q", selector=tag("blue")),
+            replace("a*", tag="blue"),  # nothing valid
+            replace("**", version=1, tag="blue"),  # stale
+            leave(client="d", tag="blue"),
+            replace("**", parent="q", tag="blue"),
         )
     ],
     "a bad selector refuses the whole request": [
-        world(replace("a"), replace("b", selector=tag("||")), created("a"), created("b"), rows={"c a"}),
+        world(replace("a"), replace("b", tag="||"), created("a"), created("b"), rows={"c a"}),
     ],
     "each mode has its own selector": [
-        world(created("a*", tags="red"), created("b", tags="blue"), replace("b", "a*", selector=tag("blue"))),
-        batch(add("a*", selector=tag("red")), rows={"c a*"}),
+        world(created("a*", tags="red"), created("b", tags="blue"), replace("b", "a*", tag="blue")),
+        batch(add("a*", tag="red"), rows={"c a*"}),
         batch(WILD, rows={"c b"}),
     ],
     # Exclusive groups.
@@ -311,13 +303,7 @@ CASES: dict[str, list[Step]] = {
         batch(add("$share/s/#", dialect="mqtt", client="d"), rows={"d a wamp::a", "d a share:s/#"}),
     ],
     "the selector comes before exclusivity": [
-        world(
-            EXCLUSIVE,
-            created("a", tags="red"),
-            replace("a", client="c"),
-            replace("a", selector=tag("blue")),
-            rows=set(),
-        ),
+        world(EXCLUSIVE, created("a", tags="red"), replace("a", client="c"), replace("a", tag="blue"), rows=set()),
     ],
     # Quotas.
     "a request for too many topics is refused whole": [
@@ -332,7 +318,7 @@ CASES: dict[str, list[Step]] = {
     ],
     "a refused request leaves version and selector and the other mode": [
         world(quota(1), created("a", tags="red"), created("b", tags="red")),
-        batch(replace("a", selector=tag("red")), replace("*", "b", version=9, selector=tag("*"))),
+        batch(replace("a", tag="red"), replace("*", "b", version=9, tag="*")),
         batch(created("x"), replace("a", "x", version=1), rows={"c a"}),
         batch(UNBOUND, rows={"c a"}),
     ],
@@ -388,8 +374,8 @@ CASES: dict[str, list[Step]] = {
     ],
     "only topics with which the selector agrees count": [
         world(quota(1), created("a", tags="red"), created("b", tags="blue")),
-        batch(replace("*", selector=tag("blue")), rows={"c b"}),
-        batch(replace("*", selector=tag("red || blue")), rows={"c b"}),
+        batch(replace("*", tag="blue"), rows={"c b"}),
+        batch(replace("*", tag="red || blue"), rows={"c b"}),
     ],
     "what another client holds counts at the request but not for the cap": [
         world(quota(2, model="Exclusive"), *ABC_TOPICS, replace("a", "b", client="d")),
@@ -563,9 +549,9 @@ def test_what_the_job_writes_to_itself_is_left_out() -> None:
 def test_the_bitmap_has_the_groups_whose_sql_agrees() -> None:
     told = Oracle()
     world = World(told, created("a", properties={"size": "2"}), created("b"))
-    world.batch(replace("a", group="tags", selector=tag("*")))
+    world.batch(replace("a", group="tags", tag="*"))
     assert told.bitmap("p", "a") is None
-    world.batch(replace("a", group="yes", selector=sql("size = 2")), replace("a", group="no", selector=sql("size = 3")))
+    world.batch(replace("a", group="yes", sql="size = 2"), replace("a", group="no", sql="size = 3"))
     wanted = BloomFilter().bitmap()
     assert told.bitmap("p", "b") == bytes(wanted)
     wanted.add("yes#p")

@@ -295,19 +295,13 @@ VALID: dict[Parser, list[tuple[Payload, Event]]] = {
         ),
         (with_attributes({}), GroupEvent("g", {}, None, None)),
         (with_attributes({}, parentTopic="p"), GroupEvent("g", {}, "p", None)),
-        (
-            with_attributes({}, parentTopic="p", supersededBy=[1, 2, 3]),
-            GroupEvent("g", {}, "p", Place(1, 2, 3)),
-        ),
+        (with_attributes({}, parentTopic="p", supersededBy=[1, 2, 3]), GroupEvent("g", {}, "p", Place(1, 2, 3))),
         (
             with_attributes({}, parentTopic="p", supersededBy=[1, 2, 3], boundTo="q"),
             GroupEvent("g", {}, "p", Place(1, 2, 3), "q"),
         ),
         *(
-            (
-                with_attributes({BIND_TOPIC: "p", key: value}),
-                GroupEvent("g", {BIND_TOPIC: "p", key: str(value)}, "p"),
-            )
+            (with_attributes({BIND_TOPIC: "p", key: value}), GroupEvent("g", {BIND_TOPIC: "p", key: str(value)}, "p"))
             for key, value in [
                 (MODEL, "Shared"),
                 (MODEL, "eXCLUSIVE"),
@@ -356,17 +350,9 @@ INVALID: dict[Parser, list[tuple[Payload, Reason, list[str]]]] = {
         (replace("t", parent=None), Reason.MISSING_FIELD, ["topic is missing"]),
         (add("t", parent=" "), Reason.BLANK_NAME, ["topic is blank"]),
         (leave(parent=7), Reason.WRONG_TYPE, ["topic must be a string"]),
-        (
-            replace("t", dialect="stomp"),
-            Reason.UNKNOWN_DIALECT,
-            ['dialect is "stomp"', "lite, mqtt, nats, wamp"],
-        ),
+        (replace("t", dialect="stomp"), Reason.UNKNOWN_DIALECT, ['dialect is "stomp"', "lite, mqtt, nats, wamp"]),
         (replace("t", dialect=["lite"]), Reason.UNKNOWN_DIALECT, ['dialect is ["lite"]']),
-        (
-            replace("t", policy="exact"),
-            Reason.OUT_OF_RANGE,
-            ['policy is "exact"', "lite has no match policies"],
-        ),
+        (replace("t", policy="exact"), Reason.OUT_OF_RANGE, ['policy is "exact"', "lite has no match policies"]),
         (
             replace("t", dialect="wamp", policy="x"),
             Reason.OUT_OF_RANGE,
@@ -392,11 +378,7 @@ INVALID: dict[Parser, list[tuple[Payload, Reason, list[str]]]] = {
         (replace("t", asOf=[1, 2]), Reason.WRONG_TYPE, ["asOf must be"]),
         (replace("t", asOf=[1, 2, False]), Reason.WRONG_TYPE, ["asOf must be"]),
         (replace("t", asOf=[1, 2, 3, 4, 5]), Reason.WRONG_TYPE, ["asOf must be"]),
-        (
-            replace(liteTopicSet=...),
-            Reason.MISSING_FIELD,
-            ["liteTopicSet is missing", "[] subscribes to every"],
-        ),
+        (replace(liteTopicSet=...), Reason.MISSING_FIELD, ["liteTopicSet is missing", "[] subscribes to every"]),
         (replace(liteTopicSet="t"), Reason.WRONG_TYPE, ["liteTopicSet must be an array of strings"]),
         (replace("t", None), Reason.WRONG_TYPE, ["liteTopicSet must be an array of strings"]),
         (replace("t", version="1"), Reason.WRONG_TYPE, ["version must be a whole number, not a string"]),
@@ -417,11 +399,7 @@ INVALID: dict[Parser, list[tuple[Payload, Reason, list[str]]]] = {
         (with_attributes({WILDCARD: "true"}), Reason.GROUP_NOT_PLACED, [BIND_TOPIC, "parent topic"]),
         (with_attributes({BIND_TOPIC: " "}), Reason.GROUP_NOT_PLACED, [BIND_TOPIC]),
         (with_attributes({}, parentTopic=" "), Reason.BLANK_NAME, ["parentTopic is blank"]),
-        (
-            with_attributes({}, supersededBy=[1, 2]),
-            Reason.WRONG_TYPE,
-            ["[partition, offset, timestamp, entry]"],
-        ),
+        (with_attributes({}, supersededBy=[1, 2]), Reason.WRONG_TYPE, ["[partition, offset, timestamp, entry]"]),
         (with_attributes({}, supersededBy=[1, 2, True]), Reason.WRONG_TYPE, ["supersededBy must be"]),
         (with_attributes({}, supersededBy={}), Reason.WRONG_TYPE, ["supersededBy must be"]),
         (with_attributes({}, boundTo=" "), Reason.BLANK_NAME, ["boundTo is blank"]),

@@ -34,7 +34,6 @@ from tests.support.events import (
     leave,
     quota,
     replace,
-    sql,
     wildcard,
 )
 from tests.support.simulator import NUMBER, TOPICS
@@ -144,7 +143,7 @@ def test_the_first_topics_are_those_that_a_client_holds_however_far_one_looks(
 
 
 def test_a_selector_is_quoted_with_what_it_does_not_agree_with() -> None:
-    found = explained("a", WILD, replace("*", selector=sql("size > 1")), created("a", properties={"size": "1"}))
+    found = explained("a", WILD, replace("*", sql="size > 1"), created("a", properties={"size": "1"}))
     assert found.verdict is PairVerdict.SELECTOR
     assert "SQL92 selector 'size > 1'" in found.reason
     assert "size='1'" in found.reason

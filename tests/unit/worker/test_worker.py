@@ -116,10 +116,7 @@ OTHER_HOME, NOWHERE = (COORDINATOR, HOME[1] + 1), (COORDINATOR, UNROUTABLE)
 END = encoded(leave(parent=...))
 REPORTED: list[tuple[InputRow, dict[tuple[str, int], Reason | None]]] = [
     # All shards and the coordinator see a request or a group event, so the coordinator reports it.
-    (
-        row(GROUPS, with_attributes({BIND_TOPIC: "big"}, group=" ")),
-        {HOME: Reason.BLANK_NAME, **dict.fromkeys(BIG)},
-    ),
+    (row(GROUPS, with_attributes({BIND_TOPIC: "big"}, group=" ")), {HOME: Reason.BLANK_NAME, **dict.fromkeys(BIG)}),
     (row(SUBSCRIPTIONS, replace("t", parent="big", client="")), {HOME: Reason.BLANK_NAME, **dict.fromkeys(BIG)}),
     (row(TOPICS, created(parent="big", event="?")), dict.fromkeys(BIG, Reason.UNKNOWN_EVENT)),
     (row(CLOCK, wake("?", "big")), dict.fromkeys(BIG, Reason.WRONG_TYPE)),

@@ -1,0 +1,27 @@
+"""Single checks, both indexes and flat arrays give what the definition of each dialect gives."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tests.fuzz.patterns import batches, patterns
+
+
+@pytest.mark.rule("lite-wildcards")
+@pytest.mark.rule("mqtt-wildcards")
+@pytest.mark.rule("nats")
+@pytest.mark.rule("wamp")
+@pytest.mark.parametrize("target", [patterns, batches])
+@pytest.mark.parametrize("bounds", ["as is", "small"])
+def test_any_patterns_and_topics_match_by_definition(
+    target: Callable[[bytes], None], bounds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After any additions and removals, and with bounds so small that a few segments exceed them."""
+    if bounds == "small":
+        for module in ("node", "patterns", "topics"):
+            monkeypatch.setattr(f"matcher.index.{module}.MAX_DEPTH", 2)
+        monkeypatch.setattr("matcher.index.patterns.BLOCK_BITS", 12)
+    random = Random(0)
+    for _ in range(2_000):
+        target(random.randbytes(random.randrange(400)))
