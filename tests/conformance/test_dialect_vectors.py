@@ -23,13 +23,9 @@ def _without_shares(dialect: str, cases: list[Any]) -> list[Any]:
     return [case for case in cases if dialect != "mqtt" or not case[0].startswith(SHARE)]
 
 
-@pytest.mark.rule("unchecked-names")
-@pytest.mark.rule("lite-segments")
-@pytest.mark.rule("lite-wildcards")
-@pytest.mark.rule("invalid-pattern")
-@pytest.mark.rule("mqtt-wildcards")
-@pytest.mark.rule("mqtt-hidden")
-@pytest.mark.rule("nats")
+@pytest.mark.rule(
+    "unchecked-names", "lite-segments", "lite-wildcards", "invalid-pattern", "mqtt-wildcards", "mqtt-hidden", "nats"
+)
 @pytest.mark.parametrize("dialect", ["lite", "mqtt", "nats"])
 def test_matches(dialect: str) -> None:
     """Each (pattern, topic) pair matches or not, as recorded; missing arguments match nothing."""
@@ -37,9 +33,7 @@ def test_matches(dialect: str) -> None:
     assert [case for case in cases if matcher.matches(case[0], case[1], dialect) is not case[2]] == []
 
 
-@pytest.mark.rule("lite-invalid")
-@pytest.mark.rule("mqtt-wildcards")
-@pytest.mark.rule("nats")
+@pytest.mark.rule("lite-invalid", "mqtt-wildcards", "nats")
 @pytest.mark.parametrize("dialect", ["lite", "mqtt", "nats"])
 def test_is_valid(dialect: str) -> None:
     """Each pattern is valid or not, as recorded; a missing one is not."""

@@ -29,12 +29,7 @@ FIXED_UPSTREAM = ["TRUE = a"]
 """Selectors on which 5.5.0 fails and RocketMQ's later fix does not."""
 
 
-@pytest.mark.rule("sql-missing")
-@pytest.mark.rule("sql-literals")
-@pytest.mark.rule("sql-junctions")
-@pytest.mark.rule("sql-affixes")
-@pytest.mark.rule("sql-not")
-@pytest.mark.rule("sql-never-true")
+@pytest.mark.rule("sql-missing", "sql-literals", "sql-junctions", "sql-affixes", "sql-not", "sql-never-true")
 def test_sql92() -> None:
     """Each selector gives the recorded value, or the recorded kind of error, on the recorded properties."""
     wrong = [

@@ -144,8 +144,7 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
     assert "\n" not in said.rpartition("Error: ")[2].rstrip("\n"), "the last thing it says is one sentence"
 
 
-@pytest.mark.rule("exactly-once")
-@pytest.mark.rule("standby")
+@pytest.mark.rule("exactly-once", "standby")
 def test_of_several_drivers_one_works(streams: Streams, tmp_path: Path) -> None:
     """A second driver is rejected, stands by, or takes over; those that stand by replace killed and stopped ones.
 

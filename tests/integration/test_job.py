@@ -125,9 +125,7 @@ def test_records_made_to_end_the_job_are_dead_letters(shared: Shared) -> None:
     scene.leads_to(rows("harmed", "hurt", "h", LONG_NAMES[-1]), {"harmed"})
 
 
-@pytest.mark.rule("group-file")
-@pytest.mark.rule("share-in-key")
-@pytest.mark.rule("selector")
+@pytest.mark.rule("group-file", "share-in-key", "selector")
 def test_every_dialect_and_selector_end_to_end(shared: Shared) -> None:
     """One client of each dialect on one parent, with topics before and after its request; its group is in a file."""
     streams, scene = shared.streams, Scene(shared.streams)
@@ -166,10 +164,7 @@ def test_every_dialect_and_selector_end_to_end(shared: Shared) -> None:
     assert_the_job_explains_itself(streams)
 
 
-@pytest.mark.rule("expiry")
-@pytest.mark.rule("eviction")
-@pytest.mark.rule("freed-quota")
-@pytest.mark.rule("causes-of-time")
+@pytest.mark.rule("expiry", "eviction", "freed-quota", "causes-of-time")
 def test_limits_and_time_end_to_end(shared: Shared) -> None:
     """Exclusive groups, quotas, silent clients, clients that leave all parents, and topics whose time is over."""
     streams, scene, before = shared.streams, Scene(shared.streams), shared.letters()
@@ -269,9 +264,7 @@ def test_metrics_health_and_offsets_of_a_job_that_works(shared: Shared) -> None:
     )
 
 
-@pytest.mark.rule("isolation-of-entries")
-@pytest.mark.rule("missing-binding")
-@pytest.mark.rule("unknown-dialect")
+@pytest.mark.rule("isolation-of-entries", "missing-binding", "unknown-dialect")
 def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(shared: Shared) -> None:
     """Each kind of bad record is reported once, with its reason and place; the valid ones around it are applied."""
     streams, before = shared.streams, shared.streams.dead_letters()

@@ -162,8 +162,7 @@ def shorten(streams: Streams, copy: Path) -> int:
     return int(removed["records"])
 
 
-@pytest.mark.rule("resharding")
-@pytest.mark.rule("compaction")
+@pytest.mark.rule("resharding", "compaction")
 @pytest.mark.timeout(1_200)
 @pytest.mark.long
 def test_states_go_on_in_other_shards_where_the_inputs_lack_their_beginning(streams: Streams, tmp_path: Path) -> None:

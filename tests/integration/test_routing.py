@@ -366,9 +366,7 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
 ]
 
 
-@pytest.mark.rule("isolation-of-entries")
-@pytest.mark.rule("bounds")
-@pytest.mark.rule("time-ahead")
+@pytest.mark.rule("isolation-of-entries", "bounds", "time-ahead")
 @pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
 def test_exactly_one_key_reports_a_bad_entry(spark: SparkSession, routing: Routing) -> None:
     """Whatever the JVM makes of it, with the reason that Python's parser knows."""

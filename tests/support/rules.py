@@ -76,7 +76,8 @@ def marks() -> Iterator[Mark]:
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.rule":
                     (case,) = [ast.literal_eval(each.value) for each in decorator.keywords] or [None]
-                    yield Mark(ast.literal_eval(decorator.args[0]), f"{file.relative_to(ROOT)}::{name}", case)
+                    for rule in map(ast.literal_eval, decorator.args):
+                        yield Mark(rule, f"{file.relative_to(ROOT)}::{name}", case)
 
 
 def page() -> str:

@@ -83,10 +83,7 @@ def histories(pool: list[int]) -> Strategy[list[tuple[bool, int]]]:
     return st.lists(st.tuples(st.booleans(), st.sampled_from(pool)), max_size=30)
 
 
-@pytest.mark.rule("lite-wildcards")
-@pytest.mark.rule("mqtt-wildcards")
-@pytest.mark.rule("nats")
-@pytest.mark.rule("wamp")
+@pytest.mark.rule("lite-wildcards", "mqtt-wildcards", "nats", "wamp")
 @each_dialect
 @given(data=st.data())
 @settings(max_examples=200)

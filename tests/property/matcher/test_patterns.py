@@ -8,10 +8,7 @@ import pytest
 from tests.fuzz.patterns import batches, patterns
 
 
-@pytest.mark.rule("lite-wildcards")
-@pytest.mark.rule("mqtt-wildcards")
-@pytest.mark.rule("nats")
-@pytest.mark.rule("wamp")
+@pytest.mark.rule("lite-wildcards", "mqtt-wildcards", "nats", "wamp")
 @pytest.mark.parametrize("target", [patterns, batches])
 @pytest.mark.parametrize("bounds", ["as is", "small"])
 def test_any_patterns_and_topics_match_by_definition(

@@ -348,8 +348,7 @@ def test_steps_of_a_bucket(rule: str) -> None:
             assert (stream, record.key.decode()) == (known, value.get("group", value.get("parentTopic")))
 
 
-@pytest.mark.rule("forgotten-versions")
-@pytest.mark.rule("no-timeout")
+@pytest.mark.rule("forgotten-versions", "no-timeout")
 def test_without_a_timeout_no_client_in_session_is_ended_or_forgotten() -> None:
     bucket = Bucket(request("p", version=3))
     assert bucket.then(leaves("p", version=2)) == []

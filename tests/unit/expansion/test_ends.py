@@ -48,8 +48,7 @@ leaves = partial(leave, parent="")
 """The end of a client on all parents."""
 
 
-@pytest.mark.rule("records-of-an-end")
-@pytest.mark.rule("repeated-end")
+@pytest.mark.rule("records-of-an-end", "repeated-end")
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("end_bytes", [262_144, 200, 40])
 def test_the_records_of_an_end_mean_what_one_record_would(end_bytes: int, times: int) -> None:

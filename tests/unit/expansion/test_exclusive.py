@@ -47,8 +47,7 @@ OPTION = {"type": "TAIL_N", "value": 5}
 # The client that comes last takes the topic.
 
 
-@pytest.mark.rule("eviction")
-@pytest.mark.rule("causes-of-exclusivity")
+@pytest.mark.rule("eviction", "causes-of-exclusivity")
 def test_a_newer_subscriber_evicts_the_former_one() -> None:
     """Of the topics that both ask for, and of no others; the source of both updates is the newer one's request."""
     story = Story(EXCLUSIVE, replace("a", "b"), *AB)
@@ -60,10 +59,7 @@ def test_a_newer_subscriber_evicts_the_former_one() -> None:
     assert (story.held("c"), story.held("d")) == (["a"], ["b"])
 
 
-@pytest.mark.rule("age-of-everything")
-@pytest.mark.rule("age-of-entries")
-@pytest.mark.rule("exclusive")
-@pytest.mark.rule("exclusive-new-topic")
+@pytest.mark.rule("age-of-everything", "age-of-entries", "exclusive", "exclusive-new-topic")
 @pytest.mark.parametrize(
     ("before", "events", "said"),
     [
@@ -147,8 +143,7 @@ def test_a_new_worker_goes_on_counting(former: Event) -> None:
 # A client that leaves gives the topic back to the next newest.
 
 
-@pytest.mark.rule("eviction")
-@pytest.mark.rule("causes-of-exclusivity")
+@pytest.mark.rule("eviction", "causes-of-exclusivity")
 @pytest.mark.parametrize(
     "last", [leave(client="d"), drop("*", client="d"), replace("x", client="d", offsetOption=OPTION)]
 )

@@ -39,9 +39,7 @@ KEY = ClientKey("g", "c")
 ECHO_OF_4 = superseded(4)
 
 
-@pytest.mark.rule("one-update-per-row")
-@pytest.mark.rule("matching-entries")
-@pytest.mark.rule("causes-of-removes")
+@pytest.mark.rule("one-update-per-row", "matching-entries", "causes-of-removes")
 def test_several_matching_entries_give_one_update() -> None:
     """An ADD names the entries that match afterwards, a REMOVE the entries that matched before, sorted."""
     story = Story(WILD, replace("b__*", "*__x", "a"), created("a__x"))
@@ -64,9 +62,7 @@ def test_clients_of_one_name_in_two_groups_are_two_clients() -> None:
 # Topics: the lazy path.
 
 
-@pytest.mark.rule("life-of-a-topic")
-@pytest.mark.rule("recreated-topic")
-@pytest.mark.rule("repeated-topic-events")
+@pytest.mark.rule("life-of-a-topic", "recreated-topic", "repeated-topic-events")
 def test_a_topic_exists_from_its_creation_to_its_deletion() -> None:
     """Repeated events are counted. The last event of a micro-batch decides, and is the source."""
     story = Story(WILD, replace("a__*", "*"), replace("b", client="d"), created("t"), created("u"))
@@ -85,10 +81,7 @@ def test_a_topic_exists_from_its_creation_to_its_deletion() -> None:
 # Subscriptions: the eager path.
 
 
-@pytest.mark.rule("eager")
-@pytest.mark.rule("matching-entries")
-@pytest.mark.rule("narrowing")
-@pytest.mark.rule("complete-add")
+@pytest.mark.rule("eager", "matching-entries", "narrowing", "complete-add")
 def test_a_changed_set_is_expanded_over_the_existing_topics() -> None:
     """A subscription to every topic names no entries."""
     story = Story(WILD, *map(created, ["a__x", "a__y", "b__x"]))
@@ -195,8 +188,7 @@ def test_the_order_of_the_streams_does_not_matter(batches: list[list[Event]]) ->
 # Groups: the attributes in force decide, whenever they come.
 
 
-@pytest.mark.rule("current-attributes")
-@pytest.mark.rule("empty-complete-add")
+@pytest.mark.rule("current-attributes", "empty-complete-add")
 def test_from_wildcard_to_literal_and_back() -> None:
     """A name stays with its client in both modes. `*` is a pattern in one and a name in the other.
 
@@ -281,10 +273,7 @@ def test_the_echo_of_a_move_does_not_touch_what_was_set_after_it(former: tuple[E
 # What updates carry: source, version and offset option.
 
 
-@pytest.mark.rule("lazy")
-@pytest.mark.rule("causes-of-adds")
-@pytest.mark.rule("causes-of-policies")
-@pytest.mark.rule("offset-option")
+@pytest.mark.rule("lazy", "causes-of-adds", "causes-of-policies", "offset-option")
 @pytest.mark.parametrize("last", ["topics", "subscriptions", "groups"])
 def test_an_add_comes_from_the_event_that_completes_it(last: str) -> None:
     """It has the version of the request, and its offset option if the request is that event."""

@@ -43,9 +43,7 @@ STEP = DEADLINE_STEP_MS
 # Topics with a TTL.
 
 
-@pytest.mark.rule("life-of-a-topic")
-@pytest.mark.rule("causes-of-time")
-@pytest.mark.rule("repeated-topic-events")
+@pytest.mark.rule("life-of-a-topic", "causes-of-time", "repeated-topic-events")
 def test_a_topic_ends_at_its_time() -> None:
     """The source is the record with the current time. A second creation does not prolong it."""
     story = Story(WILD, replace("*"), created("t", ttlMs=1), created("u"))
@@ -181,8 +179,7 @@ ONE_OF_TWO = [quota(1), created("t"), created("u"), replace("t", version=1)]
 AB, ABC = ([WILD, *map(created, topics)] for topics in ("ab", "abc"))
 
 
-@pytest.mark.rule("requests-after-end")
-@pytest.mark.rule("renewal")
+@pytest.mark.rule("requests-after-end", "renewal")
 @pytest.mark.parametrize(
     ("before", "events", "said"),
     [

@@ -69,8 +69,7 @@ def refused(*offsets: int) -> list[tuple[Reason, int]]:
 # Requests: refused whole if their net change exceeds the quota.
 
 
-@pytest.mark.rule("beyond-quota")
-@pytest.mark.rule("refused-request")
+@pytest.mark.rule("beyond-quota", "refused-request")
 def test_a_request_beyond_the_quota_is_refused_whole() -> None:
     """Nothing of it counts under either mode, neither its version nor its selector; the former set stays."""
     story = Story(TWO, *ABC, replace("a", version=1))
@@ -92,10 +91,7 @@ def test_the_message_names_client_group_number_and_remedy() -> None:
     assert story.ignored == {}
 
 
-@pytest.mark.rule("beyond-quota")
-@pytest.mark.rule("quota-counts-topics")
-@pytest.mark.rule("counted-topics")
-@pytest.mark.rule("quota-and-resync")
+@pytest.mark.rule("beyond-quota", "quota-counts-topics", "counted-topics", "quota-and-resync")
 @pytest.mark.parametrize(
     ("before", "events", "held", "refusals"),
     [
@@ -155,8 +151,7 @@ def test_a_group_bound_elsewhere_has_no_quota_here() -> None:
 # New topics: capped in order of creation, and reported.
 
 
-@pytest.mark.rule("first-topics")
-@pytest.mark.rule("quota-report")
+@pytest.mark.rule("first-topics", "quota-report")
 def test_topics_beyond_the_quota_are_capped_and_reported_once() -> None:
     """One dead letter per topic event names the clients."""
     story = Story(TWO, replace("*", client="d"), replace("*"), replace("c", client="e"))
@@ -188,8 +183,7 @@ def test_order_of_creation_is_that_of_the_stream() -> None:
 # Room that frees is taken at once, in order of creation.
 
 
-@pytest.mark.rule("freed-quota")
-@pytest.mark.rule("causes-of-quotas")
+@pytest.mark.rule("freed-quota", "causes-of-quotas")
 def test_a_deleted_topic_makes_room_for_the_next() -> None:
     story = Story(TWO, replace("*"), *ABCD)
     assert story.then(deleted("a")) == {removed("a", "*"), freed("c", "*")}
@@ -244,8 +238,7 @@ def test_room_that_frees_is_taken_at_once(before: list[Event], events: list[Even
 # The quota itself changes.
 
 
-@pytest.mark.rule("current-attributes")
-@pytest.mark.rule("causes-of-quotas")
+@pytest.mark.rule("current-attributes", "causes-of-quotas")
 def test_a_lower_quota_takes_the_newest_topics() -> None:
     """A higher one gives them back. The source is the group event, and the topics' events are not reported."""
     story = Story(quota(3), replace("*"), *ABCD)
@@ -269,8 +262,7 @@ def test_no_quota_limits_nothing() -> None:
     assert len(story.then(created("u"))) == 1
 
 
-@pytest.mark.rule("unknown-group")
-@pytest.mark.rule("quota-values")
+@pytest.mark.rule("unknown-group", "quota-values")
 @pytest.mark.parametrize("group", [(), (LITERAL,)], ids=["unknown", "without the attribute"])
 def test_the_default_is_two_thousand(group: tuple[Event, ...]) -> None:
     names = [f"t{number}" for number in range(2_001)]

@@ -32,8 +32,7 @@ READ: list[tuple[Notation, str, list[str]]] = [
 ]
 
 
-@pytest.mark.rule("mqtt-wildcards")
-@pytest.mark.rule("wamp")
+@pytest.mark.rule("mqtt-wildcards", "wamp")
 @pytest.mark.parametrize(("notation", "pattern", "topics"), READ)
 def test_entries_are_read_in_their_dialect_and_policy(notation: Notation, pattern: str, topics: list[str]) -> None:
     """New topics and existing ones match alike."""
@@ -139,8 +138,7 @@ def test_deliveries_mix_in_one_client() -> None:
     assert story.then(drop("a", "*")) == {unsubscribed("a", "*", "a")}
 
 
-@pytest.mark.rule("row-per-subscription")
-@pytest.mark.rule("row-of-everything")
+@pytest.mark.rule("row-per-subscription", "row-of-everything")
 @pytest.mark.parametrize(
     ("former", "event", "said"),
     [
@@ -206,8 +204,7 @@ def test_a_share_is_one_row_whatever_the_delivery() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.rule("shares")
-@pytest.mark.rule("mqtt-hidden")
+@pytest.mark.rule("shares", "mqtt-hidden")
 def test_a_shared_filter_is_judged_as_a_filter() -> None:
     """Also where the topics begin with `$`, which its wildcards do not match."""
     story = Story(WILD)

@@ -106,8 +106,7 @@ def test_a_selector_is_one_of_its_group() -> None:
 # How it comes, and how it stays.
 
 
-@pytest.mark.rule("latest-selector")
-@pytest.mark.rule("causes-of-policies")
+@pytest.mark.rule("latest-selector", "causes-of-policies")
 def test_a_later_selector_replaces_the_former_over_existing_topics() -> None:
     """Which is counted; the same one once more is not, and neither resets offsets."""
     story = Story(
@@ -341,8 +340,7 @@ def test_the_selectors_after_the_batch_and_of_the_mode_in_force_make_the_bitmap(
     assert bitmaps(story)["b"] == bits("g")
 
 
-@pytest.mark.rule("bitmap-without-attributes")
-@pytest.mark.rule("bitmap")
+@pytest.mark.rule("bitmap-without-attributes", "bitmap")
 def test_a_group_without_attributes_is_in_bitmaps_as_long_as_it_has_a_client() -> None:
     """It may be bound to another parent by then, which this one is not told. A group bound elsewhere is in none."""
     story = Story(WILD, replace("*"), replace("a", group="h", sql="size = 3"))

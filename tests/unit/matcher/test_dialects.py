@@ -76,10 +76,7 @@ WAMP_TOPICS = [
 ]
 
 
-@pytest.mark.rule("lite-invalid")
-@pytest.mark.rule("inner-multi")
-@pytest.mark.rule("mqtt-length")
-@pytest.mark.rule("mqtt-shares")
+@pytest.mark.rule("lite-invalid", "inner-multi", "mqtt-length", "mqtt-shares")
 @pytest.mark.parametrize(("dialect", "pattern", "position", "segment", "reason"), INVALID)
 def test_an_invalid_pattern_is_explained(dialect: str, pattern: str, position: int, segment: int, reason: str) -> None:
     """The error names the place, the reason and the remedy; the pattern matches nothing, not even an equal topic."""

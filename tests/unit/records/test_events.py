@@ -321,8 +321,7 @@ VALID: dict[Parser, list[tuple[Payload, Event]]] = {
 }
 
 
-@pytest.mark.rule("ttl-range")
-@pytest.mark.rule("default-delivery")
+@pytest.mark.rule("ttl-range", "default-delivery")
 @pytest.mark.parametrize(
     ("parse", "payload", "event"), [(parse, *case) for parse, cases in VALID.items() for case in cases]
 )
@@ -433,13 +432,15 @@ INVALID: dict[Parser, list[tuple[Payload, Reason, list[str]]]] = {
 }
 
 
-@pytest.mark.rule("duplicate-fields")
-@pytest.mark.rule("ttl-range")
-@pytest.mark.rule("blank-names")
-@pytest.mark.rule("unknown-dialect")
-@pytest.mark.rule("invalid-selector")
-@pytest.mark.rule("invalid-attributes")
-@pytest.mark.rule("missing-binding")
+@pytest.mark.rule(
+    "duplicate-fields",
+    "ttl-range",
+    "blank-names",
+    "unknown-dialect",
+    "invalid-selector",
+    "invalid-attributes",
+    "missing-binding",
+)
 @pytest.mark.parametrize(
     ("parse", "payload", "reason", "said"), [(parse, *case) for parse, cases in INVALID.items() for case in cases]
 )

@@ -62,8 +62,7 @@ def of_part(part: str) -> dict[str, SubscriberKey]:
     return {"subscriber": SubscriberKey("g", "c", part)}
 
 
-@pytest.mark.rule("share-in-key")
-@pytest.mark.rule("resets")
+@pytest.mark.rule("share-in-key", "resets")
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [

@@ -210,8 +210,7 @@ def test_a_pattern_takes_at_most_150_bytes(clients: int) -> None:
     assert len(encode(made) or b"") / 10_000 <= 150
 
 
-@pytest.mark.rule("wildcard-attribute")
-@pytest.mark.rule("unknown-group")
+@pytest.mark.rule("wildcard-attribute", "unknown-group")
 @pytest.mark.parametrize(
     ("attributes", "policy"),
     [
