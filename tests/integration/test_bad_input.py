@@ -16,6 +16,7 @@ from tests.support.scene import Scene
 LONG_SECONDS = 900
 
 
+@pytest.mark.rule("large-record")
 @pytest.mark.long
 def test_large_records_are_applied_and_larger_ones_are_dead_letters(streams: Streams, tmp_path: Path) -> None:
     """Three requests are beyond the bound, and 300 within it."""

@@ -147,6 +147,7 @@ def test_an_identity_is_created_once(spark: SparkSession, tmp_path: Path) -> Non
     assert files.read("reexpand.json") == b"of the first driver"
 
 
+@pytest.mark.rule("lost-topic")
 def test_a_recreated_input_is_refused(jobs: Jobs) -> None:
     """It has grown past the offset that was read: Spark would read on in the middle."""
     topic = jobs.settings.topic_events
@@ -160,6 +161,7 @@ def test_a_recreated_input_is_refused(jobs: Jobs) -> None:
     assert other.relation() == names
 
 
+@pytest.mark.rule("lost-topic")
 def test_a_deleted_topic_is_refused(jobs: Jobs) -> None:
     """It is not created for a checkpoint that has read or written it, except for dead letters."""
     settings = jobs.settings
@@ -222,6 +224,7 @@ def test_another_kafka_is_refused(jobs: Jobs, own_broker: StartBroker) -> None:
     assert jobs.relation() == {"t1", "t2", "t3"}
 
 
+@pytest.mark.rule("lost-checkpoint")
 def test_a_new_checkpoint_is_refused_for_updates_of_a_former_one(jobs: Jobs) -> None:
     """A row that the former one removed later would stay."""
     shutil.rmtree(jobs.streams.checkpoint)
@@ -231,6 +234,7 @@ def test_a_new_checkpoint_is_refused_for_updates_of_a_former_one(jobs: Jobs) -> 
     assert other.relation() == {"t1", "t2"}
 
 
+@pytest.mark.rule("lost-checkpoint")
 def test_an_older_copy_of_the_checkpoint_is_refused(jobs: Jobs) -> None:
     """What came and went since would be nothing to it, and its ADDs would stay."""
     folder = jobs.streams.checkpoint
@@ -256,6 +260,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused(jobs: Jobs) -> None:
     assert jobs.relation() == {"t1", "t2"}
 
 
+@pytest.mark.rule("lost-checkpoint")
 def test_a_copy_older_by_a_micro_batch_without_updates_is_refused(jobs: Jobs) -> None:
     """Its next micro-batch has the number of one that is written, and would be skipped."""
     folder = jobs.streams.checkpoint
@@ -270,6 +275,7 @@ def test_a_copy_older_by_a_micro_batch_without_updates_is_refused(jobs: Jobs) ->
     jobs.refuses(UpdatesUnknown, "is written", "older copy", "`reexpand rebuild`")
 
 
+@pytest.mark.rule("end-before-commit")
 @pytest.mark.long
 def test_a_micro_batch_that_was_not_committed_is_repeated(jobs: Jobs) -> None:
     """Its updates are written, and the checkpoint knows of them."""
@@ -281,6 +287,7 @@ def test_a_micro_batch_that_was_not_committed_is_repeated(jobs: Jobs) -> None:
     assert jobs.relation() == {"t1", "t2", "t3"}
 
 
+@pytest.mark.rule("removed-unread")
 def test_records_that_were_removed_unread_are_reported(jobs: Jobs) -> None:
     """Neither the checkpoint nor a new one goes on without a word; with --accept-loss a new one does."""
     topic = jobs.settings.topic_events
@@ -358,6 +365,7 @@ def sees(topic_watch: TopicWatch, seconds: float) -> str | None:
     return None
 
 
+@pytest.mark.rule("lost-topic")
 @pytest.mark.long
 @pytest.mark.parametrize("role", ["group_events", "updates"])
 def test_a_topic_that_is_created_anew_while_the_job_runs(jobs: Jobs, topic_watch: TopicWatch, role: str) -> None:
@@ -367,6 +375,7 @@ def test_a_topic_that_is_created_anew_while_the_job_runs(jobs: Jobs, topic_watch
     assert f"the topic {topic} was deleted and created again" in (sees(topic_watch, 10) or "")
 
 
+@pytest.mark.rule("lost-topic")
 @pytest.mark.long
 def test_a_topic_that_is_deleted_while_the_job_runs(jobs: Jobs, topic_watch: TopicWatch) -> None:
     delete(jobs.streams, jobs.settings.dead_letters)
@@ -405,6 +414,7 @@ def test_spark_fails_because_of_a_topic(jobs: Jobs, topic_watch: TopicWatch) -> 
     assert "failOnDataLoss" not in said
 
 
+@pytest.mark.rule("removed-unread")
 @pytest.mark.long
 def test_spark_fails_because_of_records_removed_unread(jobs: Jobs, topic_watch: TopicWatch) -> None:
     slow = Jobs(jobs.spark, jobs.streams, {"trigger_interval_ms": 10_000})

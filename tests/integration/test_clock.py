@@ -144,7 +144,7 @@ def test_a_time_ahead_of_its_record_ends_nothing(streams: Streams, tmp_path: Pat
     assert {update["op"] for update in streams.updates()} == {"ADD"}
 
 
-@pytest.mark.rule("new-clock")
+@pytest.mark.rule("new-clock", "lost-clock-topic")
 @pytest.mark.long
 def test_a_lost_clock_topic_is_made_anew_and_no_alarm_is_lost(streams: Streams, tmp_path: Path) -> None:
     """Neither one that the coordinator has, nor one that stood in the topic only."""
@@ -178,6 +178,7 @@ def lose_unread_alarm(streams: Streams, scene: Scene, log: Path) -> None:
     delete(streams, streams.settings.clock)
 
 
+@pytest.mark.rule("lost-clock-topic")
 @pytest.mark.long
 def test_a_clock_topic_that_goes_while_the_job_runs(streams: Streams, tmp_path: Path) -> None:
     """The job ends with an error message that names the fix, and the fix works."""

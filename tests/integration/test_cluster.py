@@ -86,6 +86,7 @@ def dies_at_work(cluster: SparkCluster, worker: int, log: EventLog) -> bool:
     return False
 
 
+@pytest.mark.rule("failed-task")
 @pytest.mark.long
 def test_workers_die_in_turn_while_a_history_flows(
     streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

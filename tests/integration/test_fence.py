@@ -105,7 +105,7 @@ def pause_while_it_writes(
     pytest.fail("no pause struck a transaction")
 
 
-@pytest.mark.rule("exactly-once")
+@pytest.mark.rule("exactly-once", "abandoned-task")
 @pytest.mark.main
 @pytest.mark.parametrize("seconds", [0, *[PAUSE_SECONDS] * ROUNDS])
 def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
@@ -229,6 +229,7 @@ def test_a_driver_that_stands_by_ends_at_once_and_does_not_follow_who_is_well(st
     assert len(streams.updates()) == len(rows)
 
 
+@pytest.mark.rule("abandoned-task")
 @pytest.mark.skipif(not ROUNDS, reason="takes minutes: make test-fence")
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_worker_of_a_cluster_that_wakes_up_after_it_was_given_up_writes_nothing(

@@ -199,6 +199,7 @@ def test_the_bounded_source_outlives_a_restart_of_the_broker(
     assert found == sorted(map(str, range(RECORDS)))
 
 
+@pytest.mark.rule("huge-record")
 @pytest.mark.long
 def test_a_huge_value_in_a_small_batch_is_a_dead_letter(streams: Streams, tmp_path: Path) -> None:
     """Its batch of 0.4 MB has other records before and behind it, which are applied."""

@@ -264,7 +264,7 @@ def test_metrics_health_and_offsets_of_a_job_that_works(shared: Shared) -> None:
     )
 
 
-@pytest.mark.rule("isolation-of-entries", "missing-binding", "unknown-dialect")
+@pytest.mark.rule("isolation-of-entries", "missing-binding", "unknown-dialect", "invalid-entry")
 def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(shared: Shared) -> None:
     """Each kind of bad record is reported once, with its reason and place; the valid ones around it are applied."""
     streams, before = shared.streams, shared.streams.dead_letters()

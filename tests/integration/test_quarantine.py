@@ -42,6 +42,7 @@ def letters(streams: Streams) -> list[tuple[str, str]]:
     return [(letter["reason"], letter["source"]["topic"]) for letter in streams.dead_letters()]
 
 
+@pytest.mark.rule("quarantine")
 def test_an_entry_that_kills_its_worker_is_left_out(streams: Streams, tmp_path: Path) -> None:
     scene = Scene(streams)
     scene.group("g", "p", quota="-1")
@@ -107,6 +108,7 @@ def test_a_copied_checkpoint_repeats_a_quarantine_to_the_byte(streams: Streams, 
     assert_verified(streams)
 
 
+@pytest.mark.rule("quarantine")
 @pytest.mark.long
 def test_an_entry_that_hangs_is_left_out_where_its_micro_batch_is_not_written(streams: Streams, tmp_path: Path) -> None:
     """The coordinator has its part of the request in another state partition, which writes nothing about it."""

@@ -26,7 +26,7 @@ ENOUGH = 5
 STOPS = int(os.environ.get("REEXPAND_STOPS", "6"))
 
 
-@pytest.mark.rule("exactly-once")
+@pytest.mark.rule("exactly-once", "failed-task")
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_a_refused_record_fails_its_micro_batch_which_is_repeated(
     spark: SparkSession, streams: Streams, delivery: str

@@ -35,7 +35,7 @@ NEVER = ("--tick-interval-ms", "3600000")
 LONG_INTERVAL = ("--trigger-interval-ms", "600000")
 
 
-@pytest.mark.rule("relation")
+@pytest.mark.rule("relation", "end-before-reading")
 @pytest.mark.parametrize(
     "options", [pytest.param((), marks=pytest.mark.long), SHARDED], ids=["one shard", "three shards"]
 )
@@ -150,7 +150,7 @@ def test_a_stopped_job_goes_on_where_it_stopped(
     assert_verified(streams)
 
 
-@pytest.mark.rule("exactly-once")
+@pytest.mark.rule("exactly-once", "committed-transaction")
 def test_a_written_micro_batch_is_repeated_with_its_settings_and_not_written_again(
     streams: Streams, tmp_path: Path
 ) -> None:
@@ -184,6 +184,7 @@ def test_a_written_micro_batch_is_repeated_with_its_settings_and_not_written_aga
     assert json.loads((streams.checkpoint / "planned.json").read_bytes())["max_entries"] == 3
 
 
+@pytest.mark.rule("broker-outage")
 def test_a_job_that_is_stopped_in_an_outage_goes_on_exactly(own_broker: StartBroker, tmp_path: Path) -> None:
     """It ends before an orchestrator would kill it, and so does a start that waits for the broker."""
     broker, log = own_broker(), tmp_path / "job.log"
@@ -220,6 +221,7 @@ def test_a_checkpoint_that_has_lost_its_identity_is_refused(tmp_path: Path, cont
     assert f"Error: {streams.checkpoint}/reexpand.json " in refused(streams, tmp_path / "job.log")
 
 
+@pytest.mark.rule("no-broker")
 def test_a_start_without_a_broker_leaves_the_checkpoint_new(tmp_path: Path) -> None:
     """The next start may have other settings."""
     streams = Streams("127.0.0.1:1", tmp_path / "checkpoint")

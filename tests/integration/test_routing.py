@@ -421,7 +421,7 @@ def test_what_is_long_comes_whole(spark: SparkSession) -> None:
         assert [json.loads(row.payload or b"") for row in rows if row.offset == 1] == entries
 
 
-@pytest.mark.rule("bounds")
+@pytest.mark.rule("bounds", "large-record")
 def test_the_dead_letter_of_what_is_too_large_has_its_size_and_its_beginning(spark: SparkSession) -> None:
     value = b'{"x":"' + b"y" * LIMIT
     ((_, _, letter),) = worked(spark, [Record(Stream.GROUPS, value, 2, 7)], Routing())

@@ -1,6 +1,7 @@
 """Each rule has its code and its test, and each mark of a test has its rule."""
 
 import ast
+import re
 from collections import defaultdict
 
 from tests.support.histories import PROFILES
@@ -57,3 +58,12 @@ def test_the_page_has_a_row_for_each_rule_with_its_tests() -> None:
     text = page()
     assert all(f"| {rule.text} | " in text for rule in RULES)
     assert all(f"`{mark.test}" in text for mark in MARKS)
+
+
+def test_the_documented_failures_are_rules() -> None:
+    """Each row of the tables of failures and effects, word for word."""
+    page = (ROOT / "docs" / "delivery.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| failure.*\n\|-.*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    text = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", "".join(tables))
+    rows = re.findall(r"^\| (?:[\d, to]+: )?(.*) \| (.*) \|$", text, re.MULTILINE)
+    assert [": ".join(row) for row in rows] == [rule.text for rule in RULES if rule.section == "Failures"]

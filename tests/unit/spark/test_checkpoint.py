@@ -52,6 +52,7 @@ def test_a_new_checkpoint_takes_any_settings_until_the_query_begins(folder: Path
     assert checkpoint.agree(SPARK, settings(folder)).shuffle_partitions == 5
 
 
+@pytest.mark.rule("other-setting")
 def test_each_setting_that_differs_is_named(folder: Path) -> None:
     begin(folder, shards={"p": 2}, shuffle_partitions=2)
     said = refusal(folder, shards={"p": 3}, shuffle_partitions=4, clock="other")

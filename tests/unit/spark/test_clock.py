@@ -108,7 +108,7 @@ def ticking(interval_ms: int = INTERVAL_MS) -> Clock:
     return Clock(nothing, settings(interval_ms), nothing)
 
 
-@pytest.mark.rule("time-follows-reading")
+@pytest.mark.rule("time-follows-reading", "drivers-clock")
 def test_ticks_tell_the_time_of_the_broker(kafka: Kafka) -> None:
     """Whatever the clock of this machine says, and never more than that; also when it is set back."""
     with ticking():
@@ -151,7 +151,7 @@ def test_without_an_interval_there_is_no_clock(kafka: Kafka) -> None:
     assert (kafka.opened, kafka.written) == (0, [])
 
 
-@pytest.mark.rule("time-follows-reading")
+@pytest.mark.rule("time-follows-reading", "behind-inputs")
 @pytest.mark.parametrize("read", [{0: 7, 1: 2}, {0: 7}], ids=["behind", "a new partition"])
 def test_no_time_passes_before_all_is_read_that_was_there(kafka: Kafka, read: dict[int, int]) -> None:
     """Not even if the last micro-batch has read most of it; the time is that at which it was there."""
@@ -183,6 +183,7 @@ def test_a_clock_that_waits_for_long_says_for_what(
     ]
 
 
+@pytest.mark.rule("missed-tick")
 def test_a_tick_is_left_out_while_no_broker_answers(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     """A warning says so, and the next one says as much."""
     kafka.away = True
@@ -201,6 +202,7 @@ def test_a_tick_is_left_out_while_no_broker_answers(kafka: Kafka, caplog: pytest
         assert not running.has_failed
 
 
+@pytest.mark.rule("failed-clock")
 def test_a_clock_never_ends_silently(kafka: Kafka) -> None:
     """Whatever ends it is told to the job, which then ends."""
     kafka.ends_fail = ZeroDivisionError("a defect\nwith details")

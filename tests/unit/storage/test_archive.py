@@ -95,6 +95,7 @@ def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> On:
 
 
 @pytest.mark.parametrize("disk", [Disk(full=True), Disk(stuck=True)])
+@pytest.mark.rule("full-disk")
 def test_a_part_that_cannot_be_written_leaves_nothing(tmp_path: Path, on: On, disk: Disk) -> None:
     """Each attempt has a file of its own, and a file left behind would keep a full disk full for ever."""
     with pytest.raises(OSError, match=r"No space left|Input/output"):

@@ -157,6 +157,7 @@ def large() -> Story:
     return story
 
 
+@pytest.mark.rule("damaged-state")
 def test_any_changed_byte_is_found(large: Story) -> None:
     """A changed, missing or surplus byte of the value, or of a part, fails a checksum or the length.
 
@@ -180,6 +181,7 @@ def test_any_changed_byte_is_found(large: Story) -> None:
                     list(Journal.open(stored, Memory({**large.archive, name: broken_part})).changes())
 
 
+@pytest.mark.rule("damaged-state")
 def test_a_part_that_is_missing_is_named(large: Story) -> None:
     with pytest.raises(StateCorrupted, match=large.journal.parts[0].name):
         list(Journal.open(large.stored, Memory()).changes())

@@ -102,6 +102,7 @@ def test_nothing_left_gives_no_bytes() -> None:
     assert nothing is None
 
 
+@pytest.mark.rule("damaged-state")
 def test_damaged_bytes_are_not_worked_on() -> None:
     """By a worker that does not hold what they were."""
     data, _ = work("p", 0, SUBSCRIBED, None, SETTINGS)
@@ -271,7 +272,7 @@ def data() -> bytes:
     return data
 
 
-@pytest.mark.rule("repeated-micro-batch")
+@pytest.mark.rule("repeated-micro-batch", "end-before-commit")
 @pytest.mark.parametrize("rows", BATCHES)
 def test_a_result_that_was_not_stored_is_repeated_to_the_byte(data: bytes, rows: list[InputRow]) -> None:
     """The cache holds the changed state by then, and must not use it."""
