@@ -30,9 +30,9 @@ from tests.bench.command import milliseconds, parsed, show
 from tests.bench.streaming.workload import Workload
 from tests.support import events
 from tests.support.events import exclusive, quota, replace
+from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS
 from tests.support.story import Story
 
-GROUPS, SUBSCRIPTIONS, TOPICS, _ = range(4)
 CONFIG = WorkerConfig(("groups", "subscriptions", "topics", "clock"), client_timeout_ms=120_000)
 Key = tuple[str, int]
 

@@ -41,7 +41,6 @@ from tests.support.story import (
     unsubscribed,
 )
 
-TAG_X = SelectorSpec("TAG", "x")
 REPLACED = Ignored.SELECTOR_REPLACED
 GONE = superseded(1_000, "q")
 

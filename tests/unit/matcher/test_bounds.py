@@ -122,7 +122,6 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, cost: Cal
 
 
 HARD_PATTERN = (["**"] + ["a"] * 5) * 50 + ["b"]  # the last segment fails it, wherever the runs are laid
-HARD_TOPIC = ["a"] * 3_000
 
 
 @pytest.mark.parametrize("length", [1_000, 2_000])

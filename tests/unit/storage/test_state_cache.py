@@ -21,10 +21,9 @@ from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, InputRows
 from tests.support.events import created, deleted, encoded, replace, with_attributes
 from tests.support.simulator import TOPICS as NAMES
-from tests.support.states import decode
+from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, decode
 
 ROOT = Path(__file__).parents[3]
-GROUPS, SUBSCRIPTIONS, TOPICS, _ = range(4)
 
 # A state serves journals that begin with the one that it stands for.
 
