@@ -1,7 +1,7 @@
 """Input events: as JSON values, as bytes, and parsed.
 
 Events are of parent `p`, group `g` and client `c` by default. Keywords set or add fields. A field with the value `...`
-is omitted.
+is omitted. Requests also take a selector as `tag` or `sql`, and dialect, policy and delivery as `notation`.
 """
 
 import json
