@@ -73,7 +73,7 @@ def shared(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> It
     groups.write_text(f'["g"]\n"{BIND_TOPIC}" = "d"\n"{WILDCARD}" = true\n')
     producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "message.max.bytes": 2_000_000})
     for value in [*hostile(), *valid_and_long()]:
-        producer.produce(streams.settings.subscription_events, value, "hurt")
+        producer.produce(streams.settings.subscription_events, value, "harmed")
         assert producer.flush(60) == 0
     times = ("--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
     options = ("--groups", str(groups), "--shards", "whole=2", "--http", "127.0.0.1:0", *times)
@@ -89,7 +89,7 @@ def rows(parent: str, group: str, client: str, *topics: str, part: str = "") -> 
 
 def hostile() -> dict[bytes, Reason]:
     """Return records that once ended the job, and would end each restart, with the reasons of their dead letters."""
-    request = encoded(replace("t", parent="harmed", group="hurt", client="h"))
+    request = encoded(replace("t", parent="harmed", group="harmed", client="h"))
     looks_signed = b',"sign":"' + b"0" * 32 + b'"}'
     nested = b"[" * 300 + b"]" * 300
     later: bytes = b"[]"
@@ -112,7 +112,7 @@ LONG_NAMES = [f"{number:03}" + "n" * 16_000 for number in range(62)]
 
 def valid_and_long() -> Iterator[bytes]:
     """Yield the longest valid request of a client, and requests before it that make the job repeat it."""
-    names = {"topic": "harmed", "group": "hurt", "clientId": "h"}
+    names = {"topic": "harmed", "group": "harmed", "clientId": "h"}
     for changes in ({}, {"action": "COMPLETE_REMOVE", "topic": ..., "liteTopicSet": ...}, {"liteTopicSet": LONG_NAMES}):
         yield encoded(replace("t", **{**names, **changes}))
 
@@ -122,7 +122,7 @@ def test_records_made_to_end_the_job_are_dead_letters(shared: Shared) -> None:
     assert Counter(shared.first_letters) == Counter(hostile().values())
     scene = Scene(shared.streams)
     scene.born("harmed", LONG_NAMES[-1])
-    scene.leads_to(rows("harmed", "hurt", "h", LONG_NAMES[-1]), {"harmed"})
+    scene.leads_to(rows("harmed", "harmed", "h", LONG_NAMES[-1]), {"harmed"})
 
 
 @pytest.mark.rule("group-file", "share-in-key", "selector")

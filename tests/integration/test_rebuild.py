@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,12 +30,11 @@ from tests.support.running_job import (
     refused,
     running,
 )
-from tests.support.scene import Scene
+from tests.support.scene import LEASE_MS, Scene, limits_and_times
 from tests.support.topics import delete, left_open
 from tests.support.update_records import forged
 from tests.support.verbs import reexpand
 
-LEASE_MS = 1_800_000
 TIMES = ("--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
 BEFORE = ("--shuffle-partitions", "2", *TIMES)
 SHARDS = ("--shards", "p=3", "--shards", "only=2", "--shards", "many=3", "--route-depth", "2")
@@ -76,33 +74,13 @@ def in_process(streams: Streams, former: Path, log: Path, *options: str) -> Iter
                 process.wait(60)
 
 
-def limits_and_times(scene: Scene) -> set[Effective]:
-    """Events of an exclusive group, a quota, and a lease that has run out; the rows that hold afterwards."""
-    scene.group("only-g", "only", model="Exclusive")
-    scene.group("few", "limited", quota="2")
-    scene.born("only", "a__1", "b__1", "b__2")
-    scene.born("limited", "1", "2", "3")
-    scene.asks("first", "only-g", "only", "**")
-    scene.asks("second", "only-g", "only", "b__*")
-    scene.asks("some", "few", "limited", "1", "2", "9")
-    scene.gone("limited", "1")
-    scene.born("limited", "9")
-    scene.group("timed", "leased")
-    scene.born("leased", "stays")
-    scene.born("leased", "passes", ttlMs=1_000)
-    scene.asks("keeps", "timed", "leased", "**")
-    scene.timestamp = int(time.time() * 1_000) - 2 * LEASE_MS
-    scene.asks("silent", "timed", "leased", "**")
-    scene.timestamp = 0
-    scene.sent()
-    return {
-        Effective("only", "only-g", "first", "a__1"),
-        Effective("only", "only-g", "second", "b__1"),
-        Effective("only", "only-g", "second", "b__2"),
-        Effective("limited", "few", "some", "2"),
-        Effective("limited", "few", "some", "9"),
-        Effective("leased", "timed", "keeps", "stays"),
-    }
+def assert_continues(rebuilt: Streams, scene: Scene, rows: set[Effective], log: Path) -> None:
+    """Check that a job on the rebuilt checkpoint writes the next update, and none again."""
+    with running(rebuilt, log, *AFTER) as job:
+        scene.born("only", "b__3")
+        rebuilt.becomes(rows | {Effective("only", "only-g", "second", "b__3")})
+        assert job.stop() == 0
+    assert rebuilt.repeated() == 0
 
 
 @pytest.mark.rule("rebuild")
@@ -219,11 +197,7 @@ def test_a_checkpoint_without_a_committed_micro_batch_is_rebuilt_from_the_inputs
     done = reexpand(*words(new, streams.checkpoint, "--from-state", *AFTER), codes=(2,))
     assert "has committed no micro-batch" in done.stderr
     assert rebuilt(new, streams.checkpoint, *AFTER)["added"] == 0
-    with running(new, log, *AFTER) as job:
-        scene.born("only", "b__3")
-        streams.becomes(wanted | {Effective("only", "only-g", "second", "b__3")})
-        assert job.stop() == 0
-    assert streams.repeated() == 0
+    assert_continues(new, scene, wanted, log)
 
 
 @pytest.mark.rule("rebuild")
@@ -260,11 +234,7 @@ def test_a_rebuild_that_is_killed_goes_on(streams: Streams, tmp_path: Path) -> N
     assert again == said
     ends = streams.ends(streams.settings.updates)
     assert sum(ends.values()) == sum(before.values()) + 3  # the forged ADD, the REMOVE, and its tombstone
-    with running(new, log, *AFTER) as job:
-        scene.born("only", "b__3")
-        streams.becomes(wanted | {Effective("only", "only-g", "second", "b__3")})
-        assert job.stop() == 0
-    assert streams.repeated() == 0
+    assert_continues(new, scene, wanted, log)
 
 
 @pytest.mark.rule("rebuild")

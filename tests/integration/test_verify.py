@@ -16,12 +16,18 @@ from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.recorded_job import RecordedJob
 from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, SETTLE_SECONDS, Streams, running
-from tests.support.scene import Scene, ask_in_every_dialect, ask_with_selectors, coming_and_going
+from tests.support.scene import (
+    LEASE_MS,
+    Scene,
+    ask_in_every_dialect,
+    ask_with_selectors,
+    coming_and_going,
+    limits_and_times,
+)
 from tests.support.update_records import forged
 from tests.support.verbs import reexpand, verify
 
 RECORDED = sorted((Path(__file__).parents[1] / "fixtures").glob("checkpoint-format-*"))
-LEASE_MS = 1_800_000
 OPTIONS = ("--shards", "p=3", "--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
 
 
@@ -38,25 +44,9 @@ def all_features(scene: Scene) -> None:
     scene.born("p", "orders__1__created", "sensors/a/temp", "fleet.eu.1", "com.app.x", "com.app2", "orders__2__created")
     ask_in_every_dialect(scene, "p")
     ask_with_selectors(scene)
-    scene.group("only", "x", model="Exclusive", reset="true")
-    scene.group("few", "q", quota="2")
-    scene.born("x", "a__1", "b__1")
-    scene.born("q", "1", "2", "3")
-    scene.asks("old", "only", "x", "**")
-    scene.asks("new", "only", "x", "a__*")
-    scene.asks("some", "few", "q", "1", "2", "9")
-    scene.born("q", "9")
-    scene.gone("q", "1")
-    scene.group("timed", "t")
-    scene.born("t", "stays")
-    scene.born("t", "passes", ttlMs=1_000)
-    scene.asks("keeps", "timed", "t", "**")
-    scene.asks("leaves", "both", "x", "b__1")
-    scene.asks("leaves", "both", "q", "2")
-    scene.timestamp = int(time.time() * 1_000) - 2 * LEASE_MS
-    scene.asks("silent", "timed", "t", "**")
-    scene.timestamp = 0
-    scene.sent()
+    scene.asks("leaves", "both", "only", "b__1")
+    scene.asks("leaves", "both", "limited", "2")
+    limits_and_times(scene)
 
 
 @pytest.mark.rule("repaired")
@@ -79,15 +69,15 @@ def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, t
 
             surplus = {
                 Effective("p", "g", "lite", "orders__3__created"),
-                Effective("x", "only", "old", "a__1"),
-                Effective("t", "timed", "keeps", "passes"),
+                Effective("only", "only-g", "first", "b__1"),
+                Effective("leased", "timed", "keeps", "passes"),
                 Effective("gone", "gone", "gone", "gone"),
                 Effective("p", "g", "wamp", "com.app.y", "wamp:prefix:com.app"),
             }
             missing = {
                 Effective("p", "g", "mqtt", "sensors/a/temp", "share:workers/sensors/#"),
                 Effective("s", "priced", "c", "blue__1"),
-                Effective("q", "few", "some", "9"),
+                Effective("limited", "few", "some", "9"),
             }
             assert missing <= settled
             assert not surplus & settled
@@ -96,7 +86,7 @@ def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, t
             altered: dict[Effective, dict[str, Any]] = {
                 Effective("p", "g", "nats", "fleet.eu.1"): {"patterns": ["fleet.*"]},
                 Effective("s", "tagged", "c", "red__1"): {"version": 7},
-                Effective("x", "only", "new", "a__1"): {"clientId": "old"},
+                Effective("only", "only-g", "second", "b__1"): {"clientId": "first"},
             }
             for row, changes in altered.items():
                 streams.write(updates, (update_key(*row), json.dumps({**last_add(streams, row), **changes}).encode()))
@@ -108,7 +98,7 @@ def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, t
                 **dict.fromkeys(altered, "wrong-value"),
             }  # fmt: skip
             last = {each["liteTopic"]: each["lastRecord"]["update"]["op"] for each in wrong.differences}
-            assert (last["a__1"], last["blue__1"]) == ("ADD", "REMOVE")
+            assert (last["b__1"], last["blue__1"]) == ("ADD", "REMOVE")
 
             mended = verify(streams, "--repair")
             assert mended.differences == []

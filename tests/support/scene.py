@@ -1,6 +1,7 @@
 """Short methods for the events of a test."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -11,6 +12,9 @@ from streaming.records.model import Stream
 from tests.support import events
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Job, Streams
+
+LEASE_MS = 1_800_000
+"""Lease of the clients in `limits_and_times`, in milliseconds."""
 
 
 class Scene:
@@ -92,6 +96,35 @@ def ask_with_selectors(scene: Scene) -> None:
     scene.born("s", "blue__1", tags="blue", properties={"price": "50"})
     scene.asks("c", "tagged", "s", "*__*", selector={"type": "TAG", "expression": "red || green"})
     scene.asks("c", "priced", "s", "**", selector={"type": "SQL92", "expression": "price > 10"})
+
+
+def limits_and_times(scene: Scene) -> set[Effective]:
+    """Send events of an exclusive group, a quota, a TTL and an expired lease; return the rows that hold afterwards."""
+    scene.group("only-g", "only", model="Exclusive", reset="true")
+    scene.group("few", "limited", quota="2")
+    scene.born("only", "a__1", "b__1", "b__2")
+    scene.born("limited", "1", "2", "3")
+    scene.asks("first", "only-g", "only", "**")
+    scene.asks("second", "only-g", "only", "b__*")
+    scene.asks("some", "few", "limited", "1", "2", "9")
+    scene.gone("limited", "1")
+    scene.born("limited", "9")
+    scene.group("timed", "leased")
+    scene.born("leased", "stays")
+    scene.born("leased", "passes", ttlMs=1_000)
+    scene.asks("keeps", "timed", "leased", "**")
+    scene.timestamp = int(time.time() * 1_000) - 2 * LEASE_MS
+    scene.asks("silent", "timed", "leased", "**")
+    scene.timestamp = 0
+    scene.sent()
+    return {
+        Effective("only", "only-g", "first", "a__1"),
+        Effective("only", "only-g", "second", "b__1"),
+        Effective("only", "only-g", "second", "b__2"),
+        Effective("limited", "few", "some", "2"),
+        Effective("limited", "few", "some", "9"),
+        Effective("leased", "timed", "keeps", "stays"),
+    }
 
 
 @contextmanager
