@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from streaming.records.model import Stream
 from tests.console.conftest import BROWSERS, COMMAND, FLAGS, own_streams
-from tests.support import values
+from tests.support.events import attributes
 from tests.support.running_job import running
 from tests.support.scene import Scene, repeated
 
@@ -46,7 +46,7 @@ def tell(scene: Scene) -> None:
     scene.group("dashboards", "orders")
     scene.group("billing", "orders", quota="500")
     scene.group("shipping", "orders", model="Exclusive")
-    scene.send(Stream.GROUPS, values.attributes(group="archive", parent="orders"), "archive")
+    scene.send(Stream.GROUPS, attributes(group="archive", parent="orders"), "archive")
     scene.group("hot", "sensors")
     scene.asks("auditor", "audit", "orders", "eu__**", "us__**")
     for region in ("eu", "us"):

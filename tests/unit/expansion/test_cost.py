@@ -319,7 +319,7 @@ SHARED: dict[str, tuple[Event, Sequence[Event]]] = {
     "another quota": (quota(3, model="Exclusive"), [quota(5, model="Exclusive")]),
     "a group that becomes exclusive": (quota(3), [quota(3, model="Exclusive")]),
     "a group that is no longer exclusive": (quota(3, model="Exclusive"), [quota(3)]),
-    "a selector": (quota(3), [add("z", selector=tag("x"), client="c1")]),
+    "a selector": (quota(3), [add("z", tag="x", client="c1")]),
 }
 
 CALLS_PER_CLIENT = 1_500

@@ -283,9 +283,9 @@ def test_everything_is_never_refused_nor_capped() -> None:
 
 def test_topics_from_the_time_without_a_quota_do_not_count_later() -> None:
     """The count of a client without a quota is not kept up to date."""
-    story = Story(bound("h", quota=0), created("t"), created("z__z"), replace("*"))
-    assert story.then(bound(quota=-1)) == {regrouped("t", "*")}
-    assert story.then(GroupEvent("g", {}, "p", Place(0, 500, 999), "q")) == {degrouped("t", "*")}
+    story = Story(quota(0, group="h"), created("t"), created("z__z"), replace("*"))
+    assert story.then(quota(-1)) == {regrouped("t", "*")}
+    assert story.then(superseded(500, "q")) == {degrouped("t", "*")}
     story.then(deleted("t"))
     story.then(ONE)
     assert story.then(created("u")) == {added("u", "*")}
