@@ -306,7 +306,7 @@ class GroupComparison:
     def _found_event(self, key: ClientKey) -> GroupMoment | None:
         view, policies = self._batch.view, self._policy_steps
         requests = [
-            step for each in (self._changes if self._exclusive else (key,)) for step in view.request_steps(each)
+            step for each in (self._concerned if self._exclusive else (key,)) for step in view.request_steps(each)
         ]
         if len({*(step.number for step in policies), *(step.number for step in requests)}) != 1:
             return None

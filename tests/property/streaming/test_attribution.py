@@ -47,7 +47,7 @@ from tests.support.events import Event as InputEvent
 from tests.support.states import decode, encode
 from tests.support.story import expanded
 
-HISTORIES = int(os.environ.get("REEXPAND_ATTRIBUTION_HISTORIES", "60"))
+HISTORIES = int(os.environ.get("REEXPAND_ATTRIBUTION_HISTORIES", "240"))
 """Random histories of each profile."""
 
 TOPICS = ["a", "b", "a__b", "a__a"]

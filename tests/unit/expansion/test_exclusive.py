@@ -177,8 +177,17 @@ def test_a_topic_that_its_client_gives_up_is_released_to_the_next(last: Event) -
             [replace("*", client="d"), deleted("t"), T],
             {removed("t", "*"), added("t", "*", client="d")},
         ),
+        (
+            [EXCLUSIVE, replace("*"), T],
+            [replace("t", client="d"), replace("x"), leave(client="d")],
+            {evicted("t", "*")},
+        ),
+        ([EXCLUSIVE, T], [add("t"), replace("t", client="d"), leave(client="d")], {released("t", "t")}),
     ],
-    ids=["lease", "narrower set", "not the holder", "new subscriber", "deleted topic", "recreated topic"],
+    ids=[
+        *("lease", "narrower set", "not the holder", "new subscriber", "deleted topic", "recreated topic"),
+        *("eviction by a client that leaves", "release by a client that leaves"),
+    ],
 )
 def test_the_cause_is_the_event_of_the_holder(before: list[Event], events: list[Event], said: set[Said]) -> None:
     assert Story(*before).then(*events) == said
