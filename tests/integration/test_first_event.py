@@ -16,6 +16,7 @@ from tests.support.processes import eventually
 ROOT = Path(__file__).parents[2]
 FIRST_EVENT = (ROOT / "README.md").read_text(encoding="utf-8").partition("## A first event\n")[2].partition("\n## ")[0]
 DISPATCHER = (ROOT / "docs/dispatcher.md").read_text(encoding="utf-8")
+OWN_KAFKA = (ROOT / "docs/own-kafka.md").read_text(encoding="utf-8")
 WAIT_SECONDS = 120
 
 pytestmark = pytest.mark.long
@@ -121,3 +122,29 @@ def test_the_dispatcher_of_the_tutorial_prints_a_message(tmp_path: Path) -> None
         terminals.run(events)
         assert eventually(lambda: "\nc1 hello\n" in terminals.printed(), WAIT_SECONDS), terminals.printed()
         terminals.end_last()
+
+
+def test_the_commands_for_a_kafka_of_ones_own_end_in_order(tmp_path: Path) -> None:
+    """With another address and folder than on the page, and without the browser and the advice for large parents."""
+    page = OWN_KAFKA.replace("/var/lib/reexpand", str(tmp_path / "checkpoint"))
+    export, topics, job, events, result, checks = blocks(page)
+    terminals = Terminals(tmp_path)
+    try:
+        (address,) = re.findall(r"Kafka listens on (\S+?);", terminals.start("reexpand local", "Next:"))
+        variable, _, example = export.removeprefix("export ").strip().partition("=")
+        assert example == "broker:9092"
+        terminals.environment[variable] = address
+        assert "exists" in terminals.run(topics)
+        terminals.start(job, "ready")
+        assert terminals.run(events).count("sent: ") == 3
+        tail, console = result.splitlines()
+        assert console == "reexpand console --open"
+        assert eventually(lambda: "billing/c1 eu__1" in terminals.run(tail), WAIT_SECONDS, 1)
+        explain, verify, letters = checks.splitlines()
+        assert terminals.run(explain).startswith("yes: client 'c1'")
+        assert "the relation is right" in terminals.run(verify)
+        assert terminals.run(letters) == ""
+        assert "orders, 0" in terminals.run("reexpand top --once")
+        terminals.stop()
+    finally:
+        terminals.kill()
