@@ -294,7 +294,7 @@ class _Attempt:
     def _cost(self, topic: str) -> int:
         """Return the maximum number of steps for comparing the pattern with a topic."""
         compared = (topic.count(self._dialect.separator) + 1) * self._width
-        return NAME_STEPS + compared + (len(self._trial.pattern) + len(topic)) // CHARACTERS_A_STEP
+        return NAME_STEPS + compared + len(self._parsed.segments) + len(topic) // CHARACTERS_A_STEP
 
     def _explained(self, topics: Sequence[str], *, matched: bool) -> list[dict[str, Any]]:
         """Explain topics segment by segment, while the budget allows it."""
