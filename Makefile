@@ -153,6 +153,7 @@ format: .venv/.locked ## format and mend what ruff can mend
 # Installed beside the downloads, into environments of their own: no other target needs them.
 QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
+BYTEWAX_VENV := $(CACHE)/bytewax
 
 SUITE := job
 BENCH_NEEDS := $(if $(filter eager resync columnar matcher inquiry console,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
@@ -171,6 +172,8 @@ peers-venvs: setup
 	$(UV) pip sync --quiet --python $(QUIX_VENV)/bin/python --require-hashes tests/bench/peers/requirements.txt
 	$(UV) venv --quiet --allow-existing --python '>=3.11,<3.13' $(FLINK_VENV)
 	$(UV) pip sync --quiet --python $(FLINK_VENV)/bin/python --require-hashes tests/bench/peers/requirements-flink.txt
+	$(UV) venv --quiet --allow-existing --python '>=3.11,<3.13' $(BYTEWAX_VENV)
+	$(UV) pip sync --quiet --python $(BYTEWAX_VENV)/bin/python --require-hashes tests/bench/peers/requirements-bytewax.txt
 
 FUZZ_VENV := $(CACHE)/fuzz
 # For a command of another environment that needs the project, and what it is locked to.
@@ -256,18 +259,10 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	  --no-annotate --custom-compile-command 'make lock' -o requirements.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra job \
 	  --constraints requirements.lock --no-annotate --custom-compile-command 'make lock' -o deploy/requirements.lock pyproject.toml
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-annotate --custom-compile-command 'make lock' -o tests/bench/peers/requirements.txt \
-	  tests/bench/peers/requirements.in
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-annotate --custom-compile-command 'make lock' -o tests/bench/peers/requirements-flink.txt \
-	  tests/bench/peers/requirements-flink.in
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-annotate --custom-compile-command 'make lock' -o tests/audit/requirements.txt tests/audit/requirements.in
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-annotate --custom-compile-command 'make lock' -o docs/site/requirements.txt docs/site/requirements.in
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-annotate --custom-compile-command 'make lock' -o tests/console/requirements.txt tests/console/requirements.in
+	for path in tests/bench/peers/requirements{,-flink,-bytewax} {tests/audit,docs/site,tests/console}/requirements; do \
+	  $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-annotate --custom-compile-command 'make lock' -o $$path.txt $$path.in || exit; \
+	done
 
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted

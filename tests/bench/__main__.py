@@ -51,8 +51,8 @@ SUITES = {
     "matcher": Suite("matcher.compare", "the matcher against other libraries (Go adds nats-server)"),
     "peers": Suite(
         "streaming.run",
-        "the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)",
-        ("--only", "job", "no-op", "kafka-streams", "kafka-streams-eos", "quix-streams", "pyflink"),
+        "the same operator in Kafka Streams (needs a JDK), Quix Streams, Bytewax and PyFlink (BENCH=--help)",
+        ("--only", "job", "no-op", "kafka-streams", "kafka-streams-eos", "quix-streams", "bytewax", "pyflink"),
     ),
     "rocketmq": Suite(
         "streaming.rocketmq", "messages of lite topics at consumers of patterns, and a burst (5 minutes)"

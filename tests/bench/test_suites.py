@@ -1,9 +1,11 @@
 """Each suite of `make bench` starts, measures small sizes and prints its figures."""
 
+import ast
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -35,13 +37,16 @@ SMALL = {
     "columnar": "--turns 1 --visits 10 --most 8",
     "pattern-consumer": "--births 1 --topics 5 --patience 2 --pause 0",
     "matcher": "--topics 2000 --patterns 200 --no-go",
-    "peers": f"{SHORT} --only no-op kafka-streams",
+    "peers": f"{SHORT} --only no-op kafka-streams quix-streams bytewax pyflink",  # those installed
     "rocketmq": "--topics 2 --later 2 --burst 5",
     "rocketmq-watcher": "--topics 20 --idle 1 --births 2 --ends 1",
 }
 """Options of the smallest run of each suite."""
 
 SECONDS = 900
+
+PEERS = Path(__file__).parent / "peers"
+PROJECT = {"matcher", "streaming", "tests"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,6 +55,32 @@ def _short_lived() -> Iterator[None]:
         for name, value in short_lived(os.environ).items():
             patch.setenv(name, value)
         yield
+
+
+@pytest.mark.parametrize(
+    ("module", "requirements"),
+    [
+        ("quix_streams", "requirements.txt"),
+        ("bytewax_flow", "requirements-bytewax.txt"),
+        ("py_flink", "requirements-flink.txt"),
+    ],
+)
+def test_a_peer_needs_no_package_that_its_environment_lacks(module: str, requirements: str) -> None:
+    """Its modules of the project are imported without all other packages."""
+    lines = (PEERS / requirements).read_text().splitlines()
+    locked = {line.partition("==")[0] for line in lines if "==" in line}
+    foreign = [
+        name
+        for name, owners in packages_distributions().items()
+        if name not in PROJECT and not locked & {owner.lower().replace("_", "-") for owner in owners}
+    ]
+    nodes = ast.walk(ast.parse((PEERS / f"{module}.py").read_text()))
+    imports = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    own = [name for name in imports if name.partition(".")[0] in PROJECT]
+    assert own
+    code = f"import sys, importlib; sys.modules |= dict.fromkeys({foreign}); [*map(importlib.import_module, {own})]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.integration

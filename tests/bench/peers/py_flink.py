@@ -27,7 +27,6 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment
 from pyflink.table.expressions import col
 
-from streaming.local.server import free_port
 from streaming.records.model import Source
 from tests.bench.peers.decisions import Entry, Event, Operator, placed, say_ready, setting
 
@@ -220,7 +219,7 @@ def main() -> None:
     os.environ["FLINK_LOG_DIR"] = str(folder)
     java = get_gateway().jvm.java.lang.ProcessHandle.current().pid()
     try:
-        port = free_port()
+        port = int(setting("PORT"))
         job = start(folder, port)
         wait_for_tasks(job, port, ended)
         say_ready()

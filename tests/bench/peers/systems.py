@@ -1,4 +1,4 @@
-"""The same operator in other stream processors: Kafka Streams, Quix Streams and PyFlink."""
+"""The same operator in other stream processors: Kafka Streams, Quix Streams, Bytewax and PyFlink."""
 
 import os
 import shutil
@@ -11,6 +11,7 @@ from streaming.errors import JarsUnavailable
 from streaming.local.jars import JarSets
 from streaming.local.java import find_java
 from streaming.local.process import cache_folder
+from streaming.local.server import HOST, free_port
 from tests.bench.command import progress
 from tests.bench.streaming.driver import System
 
@@ -19,13 +20,13 @@ ROOT = HERE.parents[2]
 JARS = JarSets(HERE / "ivy.xml", HERE / "jars.sha256", ("kafka-streams", "flink"))
 PARALLELISM = "2"
 GUARANTEES = {"kafka-streams": "at_least_once", "kafka-streams-eos": "exactly_once_v2"}
-NAMES = (*GUARANTEES, "quix-streams", "pyflink")
+NAMES = (*GUARANTEES, "quix-streams", "bytewax", "pyflink")
 
 
 def installed(names: Container[str], folder: Path) -> list[System]:
     """Return the systems of these names, compiled into `folder` if necessary; report those not installed."""
     builders: dict[str, Callable[[str, Path], System]] = dict.fromkeys(GUARANTEES, kafka_streams)
-    builders |= {"quix-streams": quix_streams, "pyflink": pyflink}
+    builders |= {"quix-streams": quix_streams, "bytewax": bytewax, "pyflink": pyflink}
     found = []
     for name in (name for name in NAMES if name in names):
         try:
@@ -57,9 +58,17 @@ def quix_streams(name: str, _: Path) -> System:
     return _in_python(name, "quix", "quix_streams", {"REEXPAND_PROCESSES": PARALLELISM})
 
 
+def bytewax(name: str, _: Path) -> System:
+    """Return the operator in Bytewax; raise a LookupError if its Python is not there."""
+    # It is in no consumer group, and polls each partition every millisecond even if idle.
+    addresses = " ".join(f"{HOST}:{free_port()}" for _ in range(int(PARALLELISM)))
+    return replace(_in_python(name, "bytewax", "bytewax_flow", {"REEXPAND_ADDRESSES": addresses}), stops=True)
+
+
 def pyflink(name: str, _: Path) -> System:
     """Return the operator in PyFlink; raise a LookupError if its Python is not there."""
-    system = _in_python(name, "flink", "py_flink", {"JVM_ARGS": "-Xmx1g", "REEXPAND_PARALLELISM": PARALLELISM})
+    settings = {"REEXPAND_PARALLELISM": PARALLELISM, "REEXPAND_PORT": str(free_port())}
+    system = _in_python(name, "flink", "py_flink", {"JVM_ARGS": "-Xmx1g", **settings})
     java = {"JAVA_HOME": str(find_java().home), "REEXPAND_JARS": os.pathsep.join(map(str, JARS.jars("flink")))}
     return replace(system, environment={**system.environment, **java})
 
