@@ -121,9 +121,9 @@ def test_topics_without_receivers_are_searched_part_by_part(url: str, opened: Op
     assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
     page.get_by_label("Topics that").select_option("match (lite)")
     page.get_by_label("Search").fill("ap__new__*")
-    page.get_by_text("60 topics without receivers in this selection; all 123").wait_for()
+    page.get_by_text("60 topics without receivers in this selection; searched all: 123").wait_for()
     page.reload()  # the address names what is shown
-    page.get_by_text("60 topics without receivers in this selection; all 123").wait_for()
+    page.get_by_text("60 topics without receivers in this selection; searched all: 123").wait_for()
     page.get_by_role("heading", name="ap__acme__lost").wait_for()
 
 
