@@ -1,6 +1,7 @@
 """Help, configuration, code, tests and the pages that speak of them agree."""
 
 import re
+import runpy
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,16 @@ JOB_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Settings.model_fi
 @cache
 def _text(page: Path) -> str:
     return page.read_text(encoding="utf-8")
+
+
+def test_the_site_lists_pages_for_users_before_those_for_developers() -> None:
+    sections = runpy.run_path(str(DOCS / "site/build.py"))["SECTIONS"]
+    assert next(iter(sections)) == "Start"
+    assert list(sections)[-1] == "Develop"
+    assert "More" not in sections
+    listed = [page for name in list(sections)[:-1] for page in sections[name]]
+    for page in ("console", "inspect", "kafka-consumer", "operations", "rocketmq"):
+        assert f"docs/{page}.md" in listed
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

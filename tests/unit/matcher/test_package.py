@@ -58,6 +58,22 @@ def test_the_core_needs_the_standard_library_only() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
+def test_the_batch_indexes_name_the_package_that_they_need() -> None:
+    code = "import sys\nsys.modules['numpy'] = None\nimport matcher.batch"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: matcher.batch needs numpy 2 or later: pip install numpy"
+    )
+
+
+def test_a_dialect_is_given_by_name_or_as_an_object() -> None:
+    for dialect in ("mqtt", matcher.get_dialect("mqtt")):
+        assert matcher.expand(["a/+"], ["a/b", "b"], dialect) == ["a/b"]
+        found = matcher.explain("a/+", "a/b", dialect)
+        assert isinstance(found, matcher.Explanation)
+        assert found.matched
+
+
 def test_everything_public_is_there() -> None:
     """Each name that the package promises exists."""
     assert all(hasattr(matcher, name) for name in matcher.__all__)
