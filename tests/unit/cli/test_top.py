@@ -112,6 +112,15 @@ def test_a_screen_has_the_figures_of_status_shards_and_clients(broker: Simulated
     assert max(map(len, lines)) <= 80
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let children end by Ctrl-C, which they ignore if a shell has started the tests in the background."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_json_has_a_line_for_each_screen_with_the_rates_of_its_interval(broker: Simulated) -> None:
     with monitored(broker) as job:
         command = [sys.executable, "-m", "reexpand", "top", "--http", job.http, "--interval", "1", "--json"]
@@ -163,6 +172,7 @@ def test_without_a_job_there_is_one_sentence() -> None:
         assert (result.exit_code, result.stderr.startswith(f"Error: no job answers at {where}: ")) == (1, True)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_terminal_is_refreshed_until_ctrl_c_and_keeps_the_last_screen(broker: Simulated) -> None:
     """A job that goes away is waited for."""
     port = free_port()
