@@ -106,7 +106,8 @@ class _Cap:
         if before is None and after is None:
             return own
         if comparison is None and self._is_counted(key, own, before):  # its topics can be counted by its updates
-            held = 0 if before is None else state.held(key, batch.shard.client_share)  # else it is not kept up to date
+            # A count is kept up to date only while there is a quota; without one, the client had no interest here.
+            held = 0 if before is None else state.held(key, batch.shard.client_share)
             adds = [update for update in own if update.op is Op.ADD]
             now = held + 2 * len(adds) - len(own) + self._bulk.growth(key)
             if (before is None or held <= before) and (after is None or now <= after):

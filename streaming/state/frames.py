@@ -41,7 +41,6 @@ class Frame:
         self.policies = {group: policy} if is_restrictive(policy) else {}
         self.visits = 0
         self._interests = interests
-        self._policy = policy
         self._new_interests = new_interests
         self._own: dict[ClientKey, Interests] = {}
         self.is_exclusive = policy.exclusive

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from streaming.records.model import LITE, Notation
 from streaming.records.subscribers import SHARE, ClientKey, Matches, Orders, SubscriberKey
 from streaming.state.client import NOTHING, Interest
 from streaming.tuning import DEFAULT_TUNING
+
+T = TypeVar("T")
 
 MQTT = "mqtt"
 """Name of the dialect with shared subscriptions."""
@@ -62,7 +64,7 @@ class Interests:
         self._drop_arrays()
         self._interests[client] = interest
         for dialect, pattern, policy, holder in patterns_of(client, interest):
-            self._trie(dialect).add(pattern, holder, policy=policy)
+            _trie(self._tries, dialect, self.inner_multi).add(pattern, holder, policy=policy)
         plain = SubscriberKey(*client)
         for name, order in names_of(interest):
             self._by_name.setdefault(name, {})[plain] = order
@@ -74,7 +76,7 @@ class Interests:
         self._drop_arrays()
         self._interests.pop(client, None)  # an empty interest may never have been added
         for dialect, pattern, policy, holder in patterns_of(client, interest):
-            self._trie(dialect).remove(pattern, holder, policy=policy)
+            _trie(self._tries, dialect, self.inner_multi).remove(pattern, holder, policy=policy)
         plain = SubscriberKey(*client)
         for name, _ in names_of(interest):
             named = self._by_name[name]
@@ -199,19 +201,10 @@ class Interests:
                     held = holders.setdefault(dialect, {}).setdefault((pattern, policy), [])
                     held.append(interners.subscribers[subscriber])
             self._arrays = {
-                dialect: _PatternArrays(dialect, patterns, interners, inner_multi=self._allows_inner_multi(dialect))
+                dialect: _PatternArrays(dialect, patterns, interners, inner_multi=_allows(dialect, self.inner_multi))
                 for dialect, patterns in holders.items()
             }
         return self._arrays
-
-    def _trie(self, dialect: str) -> PatternIndex[tuple[SubscriberKey, float]]:
-        trie = self._tries.get(dialect)
-        if trie is None:
-            trie = self._tries[dialect] = PatternIndex(dialect, allow_inner_multi=self._allows_inner_multi(dialect))
-        return trie
-
-    def _allows_inner_multi(self, dialect: str) -> bool:
-        return self.inner_multi and get_dialect(dialect).has_inner_multi
 
 
 class DistinctEntries:
@@ -236,7 +229,7 @@ class DistinctEntries:
         for dialect, pattern, policy, holder in patterns_of(client, interest):
             number = self._number((dialect, pattern, policy))
             if not self.holders[number]:
-                self._trie(dialect).add(pattern, number, policy=policy)
+                _trie(self._tries, dialect, self._inner_multi).add(pattern, number, policy=policy)
             self.holders[number].append(holder)
         for name, order in names_of(interest):
             self.holders[self._number(name)].append((plain, order))
@@ -254,11 +247,16 @@ class DistinctEntries:
             self.holders.append([])
         return number
 
-    def _trie(self, dialect: str) -> PatternIndex[int]:
-        if dialect not in self._tries:
-            allows = self._inner_multi and get_dialect(dialect).has_inner_multi
-            self._tries[dialect] = PatternIndex(dialect, allow_inner_multi=allows)
-        return self._tries[dialect]
+
+def _trie(tries: dict[str, PatternIndex[T]], dialect: str, inner_multi: bool) -> PatternIndex[T]:  # noqa: FBT001 - as above
+    """Return the trie of a dialect, a new one for its first pattern."""
+    if dialect not in tries:
+        tries[dialect] = PatternIndex(dialect, allow_inner_multi=_allows(dialect, inner_multi))
+    return tries[dialect]
+
+
+def _allows(dialect: str, inner_multi: bool) -> bool:  # noqa: FBT001 - as above
+    return inner_multi and get_dialect(dialect).has_inner_multi
 
 
 class _PatternArrays:
