@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from streaming.errors import ConfigInvalid
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _FILES: Final = ("groups", "http_token_file", "kafka_options")
 """Settings that are paths of files. In a context, relative paths start at its folder."""
@@ -57,6 +59,13 @@ def name() -> str | None:
     """Return the name of the running verb's context, or None."""
     running = click.get_current_context(silent=True)
     return None if running is None else running.meta.get(_KEY)
+
+
+def option(parameter: str, setting: str, given: T) -> Any:
+    """Return the value of an option of the running verb: from the command line, the context, or `given`."""
+    found = chosen()
+    source = click.get_current_context().get_parameter_source(parameter)
+    return given if found is None or source is ParameterSource.COMMANDLINE else found.values.get(setting, given)
 
 
 def chosen() -> Context | None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
-from click.core import ParameterSource
 
 from streaming.cli import context, output
 from streaming.cli.root import combined, json_option, main
@@ -91,11 +90,7 @@ class JobServer(NamedTuple):
         Raises:
             click.BadParameter: it is no address.
         """
-        chosen = context.chosen()
-        source = click.get_current_context().get_parameter_source("http")
-        if chosen is not None and source is not ParameterSource.COMMANDLINE:
-            http = str(chosen.values.get("http", http))
-        return cls(_address(http), timeout)
+        return cls(_address(str(context.option("http", "http", http))), timeout)
 
     def health(self) -> dict[str, Any]:
         """Return the body of `/healthz`."""

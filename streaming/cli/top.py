@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
 from streaming.cli import context, output
 from streaming.cli.root import FILE, json_option, main
@@ -31,10 +30,8 @@ def _token(file: Path | None) -> str | None:
     Raises:
         ConfigInvalid: it cannot be read, or cannot be in a header.
     """
-    chosen = context.chosen()
-    source = click.get_current_context().get_parameter_source("token_file")
-    if chosen is not None and source is not ParameterSource.COMMANDLINE and "http_token_file" in chosen.values:
-        file = Path(str(chosen.values["http_token_file"]))
+    found = context.option("token_file", "http_token_file", file)
+    file = None if found is None else Path(str(found))
     try:
         token = os.environ.get(_TOKEN_VARIABLE, "") if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -29,15 +29,6 @@ T = TypeVar("T")
 
 _INDENT = "  "
 
-_SOURCE: Final = ("topic", "partition", "offset", "entry", "timestamp")
-
-FIELDS: Final = (
-    *("op", "parentTopic", "group", "clientId", "liteTopic", "lmqName", "patterns", "cause", "version", "eventId"),
-    *("source", *(f"source.{name}" for name in _SOURCE)),
-    *("share", "filter", "subscription", "offsetOption", "resetOffset", "bitmap"),
-)
-"""Fields of an update in a template: the names in the record, and parts of its source."""
-
 _SPACE: Final = re.compile(r"([<>^]?[1-9]\d{0,2})?", re.ASCII)
 """Alignment and width of a field in a template."""
 
@@ -210,10 +201,13 @@ def template(text: str) -> Callable[[Mapping[str, Any]], str]:
     Raises:
         ValueError: the template is invalid; the message lists the fields.
     """
+    from streaming.records.schema_models import SourceSchema, UpdateSchema  # noqa: PLC0415 - other verbs need no schema
+
+    fields = (*UpdateSchema.model_fields, *(f"source.{part}" for part in SourceSchema.model_fields))
     parts = []
     for literal, field, space, conversion in Formatter().parse(text):
-        if field is not None and field not in FIELDS:
-            raise ValueError(f"an update has no field {field!r}; its fields are {', '.join(FIELDS)}")
+        if field is not None and field not in fields:
+            raise ValueError(f"an update has no field {field!r}; its fields are {', '.join(fields)}")
         if conversion or not _SPACE.fullmatch(space or ""):
             raise ValueError(f"{field!r} can have a width, such as {{{field}:<20}}, and nothing else")
         parts.append((re.sub(r"\\[nt\\]", lambda found: _ESCAPES[found[0]], literal), field, space or ""))
