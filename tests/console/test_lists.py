@@ -187,3 +187,19 @@ def test_a_client_is_found_from_its_group_by_keyboard(url: str, opened: Open) ->
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", target
         page.keyboard.press("Enter")
     page.get_by_text("globex-billing receives eu__globex__order__created: by *__globex__**").wait_for()
+
+
+def test_only_the_answer_to_the_last_search_is_shown(url: str, opened: Open) -> None:
+    page = opened(f"{url}#/topics?parent=orders&show=unreceived")
+    page.get_by_text("122 topics without receivers; searched all: 123 topics of the job.").wait_for()
+    held: list[Any] = []
+    page.route("**/api/unreceived?*", lambda route: held.append(route))  # noqa: PLW0108 - it needs a signature
+    for number, text in enumerate(("ap__new", "ap__acme"), 1):
+        page.get_by_label("Search").fill(text)
+        while len(held) < number:
+            page.wait_for_timeout(50)
+    for route in held:
+        route.continue_()
+        page.wait_for_timeout(200)
+    page.get_by_role("link", name="ap__acme__lost").wait_for()
+    assert page.get_by_role("link", name=re.compile("ap__new__")).count() == 0

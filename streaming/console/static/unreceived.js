@@ -18,6 +18,7 @@ export class Unreceived {
   load() {
     this.after = "0:0";
     this.searched = 0;
+    this.run = {};
     this.table.show([]);
     this.more.hidden = true;
     this.place.textContent = "The job is being asked.";
@@ -25,10 +26,10 @@ export class Unreceived {
   }
 
   async search() {
-    const after = this.after;
+    const { after, run } = this;
     this.more.disabled = true;
     const found = await ask("unreceived", { parent: this.parent, after, ...this.asked }, this.signal);
-    if (after !== this.after) return; // a later search has begun
+    if (run !== this.run) return; // a later search has begun
     this.more.disabled = false;
     if (found.error) {
       this.place.textContent = found.error;
