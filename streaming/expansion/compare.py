@@ -4,7 +4,7 @@ Topics that come or go are matched against the stored patterns. Clients with ano
 over the topics that stay.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -134,29 +134,21 @@ def _pop_beyond(
     former, later = state.policy(group), view.policy(group)
     if former.exclusive and later.exclusive:
         return {}  # a topic has one receiver before and after
-    keys = _clients_beyond(batch, changes, is_changed=former != later and view.policy_changed(group))
-    if any(policy.exclusive for policy in (former, later, *(step.policy for step in view.policy_steps(group)))):
-        found = dict.fromkeys(keys, GroupComparison(batch, announcer, group, dict(changes), None))
-    else:
-        found = {key: GroupComparison(batch, announcer, group, {key: changes[key]}, None) for key in keys}
-    for key in keys:
-        del changes[key]
-    return found
-
-
-def _clients_beyond(
-    batch: MicroBatch, changes: Mapping[ClientKey, InterestChange], *, is_changed: bool
-) -> list[ClientKey]:
-    """Return the clients whose change, or that of their policy, concerns more stored topics than they may hold."""
-    state, view = batch.state, batch.view
-    found = []
+    is_changed = former != later and view.policy_changed(group)
+    keys = []
     for key, change in changes.items():
         shares = [share for share in view.quota_shares(key) if share is not None]
         both = (change.before, change.after) if is_changed else change.differences(ordered=False)
         if shares and len(state.topics) > min(shares):
             concerned = sum(len(state.topics_of(wanted)) for wanted in both if wanted != NOTHING)
             if concerned > max(shares):
-                found.append(key)
+                keys.append(key)
+    if any(policy.exclusive for policy in (former, later, *(step.policy for step in view.policy_steps(group)))):
+        found = dict.fromkeys(keys, GroupComparison(batch, announcer, group, dict(changes), None))
+    else:
+        found = {key: GroupComparison(batch, announcer, group, {key: changes[key]}, None) for key in keys}
+    for key in keys:
+        del changes[key]
     return found
 
 
@@ -180,7 +172,7 @@ class GroupComparison:
         self._changes = changes
         self._backfills = backfills
         self._without = without
-        self._by_topic: dict[str, dict[ClientKey, list[Update]]] = {}
+        self._newest: dict[str, list[tuple[Frame, Matches]]] = {}
         former, later = batch.state.policy(group), batch.view.policy(group)
         self._policy_steps = batch.view.policy_steps(group)
         formers, pinned = ([], {}) if backfills is None else (backfills.policies, backfills.clients)
@@ -209,13 +201,27 @@ class GroupComparison:
         yield from self.compared(topic for topic in affected if topic not in removed and topic not in done)
 
     def of(self, key: ClientKey, topics: Iterable[str]) -> list[Update]:
-        """Return the updates of a client on stored topics; those of other clients are kept until they are asked for."""
-        names = list(topics)
-        new: dict[str, dict[ClientKey, list[Update]]] = {topic: {} for topic in names if topic not in self._by_topic}
-        self._by_topic.update(new)
-        for update in self.compared(iter(new)):
-            self._by_topic[update.lite_topic].setdefault(update.subscriber.client, []).append(update)
-        return [update for topic in names for update in self._by_topic[topic].get(key, ())]
+        """Return the updates of a client on stored topics, for which only it and the newest clients are compared."""
+        found: list[Update] = []
+        for topic in topics:
+            if topic not in self._newest:
+                self._newest[topic] = self._newest_of(topic)
+            before, after = (
+                (each, rows if each.is_exclusive else {**rows, **each.match_of([key], topic)})
+                for each, rows in self._newest[topic]
+            )
+            found += (each for each in self._compare(topic, before, after, _UNCOVERED) if each.subscriber.client == key)
+        return found
+
+    def _newest_of(self, topic: str) -> list[tuple[Frame, Matches]]:
+        """Return the rows, before and after the micro-batch, of clients that are the newest before or after it."""
+        frames = [self._frame((), after=later) for later in (False, True)]
+        rows = [each.match(topic) if each.is_exclusive else {} for each in frames]
+        keys = {row.client: None for found in rows for row in found}
+        return [
+            (each, found if each.is_exclusive else each.match_of(keys, topic))
+            for each, found in zip(frames, rows, strict=True)
+        ]
 
     def compared(self, topics: Iterator[str]) -> Iterator[Update]:
         """Yield the updates of stored topics."""
@@ -264,8 +270,7 @@ class GroupComparison:
         before, after = (each.subscribers(topic, metadata, found) for each, found in (former, later))
         for op, lost, left in ((Op.REMOVE, before, after), (Op.ADD, after, before)):
             for subscriber, patterns in lost.items():
-                client = ClientKey(*subscriber[:2])
-                if subscriber not in left and client not in self._without:
+                if subscriber not in left and (client := ClientKey(*subscriber[:2])) not in self._without:
                     asked = (
                         frame_before.asks(subscriber, topic, matched),
                         frame_after.asks(subscriber, topic, matches),

@@ -6,7 +6,9 @@ topic's subscribers still follow.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import count, islice
+from typing import TypeVar
 
 from streaming.records.model import TopicMetadata
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
@@ -16,6 +18,8 @@ from streaming.state.delta import Backfill
 from streaming.state.group import Roster, interest
 from streaming.state.interests import DistinctEntries, Interests
 from streaming.state.policy import GroupPolicy, accepts, apply_policies, is_restrictive
+
+I = TypeVar("I", Interests, DistinctEntries)  # noqa: E741 - an index
 
 
 class Frame:
@@ -44,25 +48,38 @@ class Frame:
         self._new_interests = new_interests
         self._own: dict[ClientKey, Interests] = {}
         self.is_exclusive = policy.exclusive
-        self._index = new_interests()
-        self._entries = DistinctEntries(self._index.inner_multi)
-        index = self._entries if policy.exclusive else self._index
-        for key, wanted in interests.items():
+
+    @cached_property
+    def _index(self) -> Interests:
+        return self._filled(self._new_interests())
+
+    @cached_property
+    def _entries(self) -> tuple[DistinctEntries, list[tuple[float, str]]]:
+        """The different entries, and order and id of the newest client of each."""
+        entries = self._filled(DistinctEntries(self._new_interests().inner_multi))
+        return entries, [max((order, row.client_id) for row, order in each) for each in entries.holders]
+
+    def _filled(self, index: I) -> I:
+        for key, wanted in self._interests.items():
             if wanted != NOTHING:
                 index.add(key, wanted)
-        self._newest = [max((order, row.client_id) for row, order in each) for each in self._entries.holders]
+        return index
 
     def match_all(self, topics: Sequence[str]) -> list[Matches]:
         """Return the matching subscribers of topics; in an exclusive group only those of the newest client."""
         if self.is_exclusive:
-            return list(map(self._match_newest, topics))
+            return list(map(self.match, topics))
         found = self._index.match_all(topics)
         self.visits += sum(map(len, found))
         return found
 
+    def match_of(self, keys: Iterable[ClientKey], topic: str) -> Matches:
+        """Return the matching subscribers of a topic that are of some clients, whether or not they are the newest."""
+        return {row: texts for key in keys for row, texts in self._match_own(key, topic).items()}
+
     def subscribers(self, topic: str, metadata: TopicMetadata, matches: Matches | None = None) -> Matches:
         """Return the subscribers of a topic among the clients; `matches` are those of `match_all`."""
-        (found,) = self.match_all([topic]) if matches is None else (matches,)
+        found = self.match(topic) if matches is None else matches
         if not self.policies or not self.is_exclusive:
             return apply_policies(found, topic, metadata, (), self.policies)
         selector = self.policies[self.group].selector
@@ -74,12 +91,16 @@ class Frame:
             return True
         return self.is_exclusive and subscriber in self._match_own(subscriber.client, topic)
 
-    def _match_newest(self, topic: str) -> Matches:
-        entries = self._entries.match(topic)
-        self.visits += len(entries)
-        if not entries:
+    def match(self, topic: str) -> Matches:
+        """Return the matching subscribers of a topic; in an exclusive group only those of the newest client."""
+        if not self.is_exclusive:
+            return self.match_all([topic])[0]
+        entries, newest = self._entries
+        numbers = entries.match(topic)
+        self.visits += len(numbers)
+        if not numbers:
             return {}
-        _, client_id = max(self._newest[entry] for entry in entries)
+        _, client_id = max(newest[number] for number in numbers)
         return self._match_own(ClientKey(self.group, client_id), topic)
 
     def _match_own(self, key: ClientKey, topic: str) -> Matches:
