@@ -49,14 +49,7 @@ class SourceColumns(NamedTuple):
 
 
 class TopicEventColumns(NamedTuple):
-    """Many topic events of one parent, in order.
-
-    Attributes:
-        names: of the lite topics.
-        created: True for a creation, False for a deletion.
-        metadata: of the topics (see `TopicEvent.metadata`).
-        sources: of the events.
-    """
+    """Many topic events of one parent, in order; `created` is False for a deletion."""
 
     names: Sequence[str]
     created: Sequence[bool]
@@ -78,11 +71,7 @@ NO_TEXT = -1
 
 
 class Interner(dict[T, int], Generic[T]):
-    """Numbers for values, from 0 on, given out at their first look-up.
-
-    Attributes:
-        items_by_number: the values, each at the place of its number.
-    """
+    """Numbers for values, from 0 on, given out at their first look-up; `items_by_number` has the values in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,12 +97,9 @@ def compacted(numbers: Ints) -> tuple[Ints, Ints]:
 
 
 class Hits(NamedTuple):
-    """Hits of many topics in columns: one element for each topic, subscriber and matching entry.
+    """Hits of many topics in columns: one element for each topic, subscriber and matching entry, by number.
 
-    Attributes:
-        rows: numbers of the topics.
-        subscribers: numbers of the subscribers.
-        texts: numbers of the entries; `NO_TEXT` for receive-all.
+    The number of a text is `NO_TEXT` for receive-all.
     """
 
     rows: Ints
@@ -141,14 +127,9 @@ def _sort_order(hits: Hits, subscriber_count: int, text_count: int, max_sort_key
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs of topic and subscriber in columns.
+    """Pairs of topic and subscriber in columns: numbers of topics, and places in two tables.
 
-    Attributes:
-        rows: numbers of the topics.
-        subscribers: places in `subscriber_table`.
-        patterns: places in `pattern_table`.
-        subscriber_table: the subscribers.
-        pattern_table: the sets of matching entries, each sorted; empty for receive-all alone.
+    The sets of matching entries in `pattern_table` are sorted, and empty for receive-all alone.
     """
 
     rows: Ints
@@ -164,14 +145,7 @@ class Pairs:
     def of(
         cls, hits: Hits, subscribers: Sequence[SubscriberKey], texts: Sequence[str], *, max_sort_key: int = MAX_SORT_KEY
     ) -> Self:
-        """Return one pair for all hits of the same topic and subscriber.
-
-        Args:
-            hits: the hits, in any order.
-            subscribers: subscribers by number.
-            texts: entries by number.
-            max_sort_key: see `MAX_SORT_KEY`.
-        """
+        """Join the hits, in any order, of the same topic and subscriber to one pair."""
         order = _sort_order(hits, len(subscribers), len(texts) + 1, max_sort_key)
         rows, owners, entries = (column.take(order) for column in hits)
         begins = np.ones(len(rows), np.bool_)

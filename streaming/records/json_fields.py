@@ -1,7 +1,4 @@
-"""Fields of JSON records, checked, and subscription requests, which are made of most kinds of fields.
-
-Invalid fields raise `Rejected` with a reason and a message for the user.
-"""
+"""Fields of JSON records, checked; invalid ones raise `Rejected` with a reason and a message for the user."""
 
 import json
 from collections import Counter
@@ -180,12 +177,9 @@ def excerpt(value: Any, limit: int = 80) -> str:
 
 
 def read_subscription(record: dict[str, Any]) -> SubscriptionRequest:
-    """Read one entry of a subscription record from its fields.
+    """Read one entry of a subscription record; raise `Rejected` if invalid.
 
     The entries of its set are returned unchecked: the group decides if they are names or patterns.
-
-    Raises:
-        Rejected: the fields are not valid.
     """
     if "subscriptionSet" in record:
         raise Rejected(Reason.WRONG_TYPE, "subscriptionSet must be an array of objects, at least one")
@@ -226,15 +220,7 @@ def _request(record: dict[str, Any], *, repeated: bool = False) -> SubscriptionR
 
 
 def parse_repeated(text: str, end: SubscriptionRequest) -> tuple[Place, SubscriptionRequest]:
-    """Parse a request that the records of an end repeat in pieces.
-
-    Args:
-        text: all pieces, joined.
-        end: one of the records.
-
-    Raises:
-        Rejected: the text is not a valid request.
-    """
+    """Parse a request from its joined pieces in an end; raise `Rejected`."""
     fields = json_object(text.encode())
     names = {"clientId": end.client_id, "group": end.group, "topic": end.parent}
     return _placed_request({**fields, **names})

@@ -107,10 +107,7 @@ class Place(NamedTuple):
 
 
 ENTRY_BITS = 10
-"""Number of bits for the entry in a position. A record's entries from the 1,024th on share one position.
-
-That matters only if they are of one client.
-"""
+"""Number of bits for the entry in a position; entries of one client from the 1,024th on share a position."""
 
 
 class Source(NamedTuple):
@@ -135,10 +132,7 @@ class Source(NamedTuple):
 class TopicMetadata(NamedTuple):
     """Metadata of a topic, from its creation event.
 
-    Attributes:
-        tags: its tag, for TAG selectors.
-        properties: for SQL92 and other selectors.
-        deadline: time at which the topic expires, in milliseconds since the epoch, rounded up to `DEADLINE_STEP_MS`.
+    The deadline is in milliseconds since the epoch, rounded up to `DEADLINE_STEP_MS`.
     """
 
     tags: str | None = None
@@ -167,11 +161,7 @@ class TopicEvent(NamedTuple):
     ttl_ms: int | None = None
 
     def metadata(self, recorded: int) -> TopicMetadata:
-        """Return the metadata to store.
-
-        Args:
-            recorded: the timestamp of the record, in milliseconds since the epoch.
-        """
+        """Return the metadata to store; `recorded` is the record's time in ms."""
         if self.tags is None and not self.properties and self.ttl_ms is None:
             return NO_METADATA
         if self.ttl_ms is None:
@@ -185,7 +175,6 @@ class Notation(NamedTuple):
     """Notation and delivery of a request's entries.
 
     Attributes:
-        dialect: the pattern language.
         policy: the match policy, in dialects that have policies; None leaves it to the text of the entry.
         per_subscription: each entry is delivered as its own subscription (WAMP), instead of all entries of a client
             together.
@@ -211,11 +200,9 @@ class SubscriptionRequest(NamedTuple):
 
     Attributes:
         parent: the parent topic; blank in a COMPLETE_REMOVE that ends the client on all of its parents.
-        version: None for an unversioned request.
         selector: the selector of the group from now on; None keeps the former selector.
         as_of: set by the job on the COMPLETE_REMOVE requests that it writes: only subscriptions requested up to this
             place end.
-        expired: the client's lease has expired.
         ends: set by the job with `as_of`: how the client ended under each mode, by the name of the mode; None in
             requests that a former release wrote.
         later: the client's requests and ends on this parent since then, each with its place, oldest first.
@@ -223,7 +210,6 @@ class SubscriptionRequest(NamedTuple):
         continues: True if `later` continues a former record.
         later_count: length of `later`, including the records that it continues; None in records that a former release
             wrote.
-        forgets: the client's versions are dropped.
         piece: number and text of a piece of the next request of `later`, which is too long for one record.
     """
 
@@ -254,7 +240,6 @@ class End(NamedTuple):
         place: place of the request that ended the client, or of its last request before its lease expired.
         version: version of that request; None for none, and for a lease.
         known: version of the client before it, if no quota refused a request.
-        forgets: the client's versions are dropped.
     """
 
     place: Place
@@ -287,11 +272,7 @@ class GroupEvent(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time of the clock stream, in milliseconds since the epoch.
-
-    Attributes:
-        inquiry: a question to the coordinator, in a tick without a time.
-    """
+    """Time of the clock stream, in milliseconds since the epoch; a tick without a time may carry a question."""
 
     time: int
     inquiry: dict[str, Any] | None = None
@@ -306,11 +287,7 @@ class Alarm(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """Wake-up of a shard, with the time; written by the job.
-
-    Attributes:
-        inquiry: a question to the shard, in a wake-up without a time.
-    """
+    """Wake-up of a shard, with the time, or with a question and without a time; written by the job."""
 
     parent: str
     shard: int
@@ -328,12 +305,7 @@ def lmq_name(parent: str, lite_topic: str) -> str:
 
 
 def check_name(label: str, text: str) -> str | None:
-    """Return the reason if `text` cannot be the name of a topic, client or group, else None.
-
-    Args:
-        label: subject of the reason, such as the name of the field.
-        text: the name.
-    """
+    """Return why `text` cannot be a name, starting with `label`; None if it can."""
     if not text.strip():
         return f"{label} is blank"
     if len(text) > SHORT_NAME and len(orjson.dumps(text)) - 2 > MAX_NAME_BYTES:
@@ -342,12 +314,7 @@ def check_name(label: str, text: str) -> str | None:
 
 
 def repeated_fields(place: Place, request: SubscriptionRequest) -> dict[str, Any]:
-    """Return the fields of a request that a shard needs to apply it again.
-
-    Args:
-        place: of the request.
-        request: the request.
-    """
+    """Return the fields of a request that a shard needs to apply it again."""
     ends = None if request.ends is None else ends_fields(request.ends)
     return without_none({
         **_own_fields(request), "ends": ends, "expired": request.expired or None, "forgets": request.forgets or None,

@@ -53,11 +53,7 @@ _NAME_AND_TIME_FIELDS = frozenset({*_PLAIN_FIELDS, "lmqName"})
 
 
 def read_topic_event(record: dict[str, Any]) -> TopicEvent:
-    """Read a topic event, named by `parentTopic` and `liteTopic` or by `lmqName`.
-
-    Raises:
-        Rejected: the fields are not valid.
-    """
+    """Read a topic event with both names or `lmqName`; raise `Rejected`."""
     event = record.get("event")
     if event not in ("CREATED", "DELETED"):
         raise wrong_value("event", required_text(record, "event"), "CREATED or DELETED", Reason.UNKNOWN_EVENT)
@@ -71,11 +67,9 @@ def read_topic_event(record: dict[str, Any]) -> TopicEvent:
 
 
 def parse_plain_topic_events(payloads: Sequence[bytes | None], parent: str) -> tuple[list[str], list[bool]] | None:
-    """Parse many topic events of one parent by column, if all are valid and have no more fields than nearly all do.
+    """Return names and kinds of plain topic events; None if one is not plain.
 
-    Returns:
-        The names of the lite topics, and True for each created one; None if any event is different. In that case
-        `parse_topic_event` is needed for each event, and takes twice as long.
+    True is a creation. If one is not plain, each event needs `parse_topic_event`, which takes twice as long.
     """
     records, text = _json_objects(payloads)
     if records is None or not set().union(*records) <= set(_PLAIN_FIELDS):
@@ -102,11 +96,7 @@ def parse_plain_topic_events(payloads: Sequence[bytes | None], parent: str) -> t
 
 
 def parse_lmq_name(name: str) -> tuple[str, str]:
-    """Split `%LMQ%$<parent>$<child>` at the first `$` behind the prefix (RocketMQ `LiteUtil`).
-
-    Raises:
-        Rejected: the name has another form.
-    """
+    """Split `%LMQ%$<parent>$<child>` (RocketMQ `LiteUtil`); raise `Rejected`."""
     parent, separator, child = name.removeprefix(LMQ_PREFIX).partition("$")
     if not name.startswith(LMQ_PREFIX) or not separator or not parent.strip() or not child.strip():
         raise wrong_value("lmqName", name, "%LMQ%$<parent>$<lite topic>", Reason.BAD_LMQ_NAME)
@@ -161,11 +151,7 @@ def _has_no_repetitions(records: Sequence[dict[str, Any]], text: bytes, names: S
 
 
 def read_group_event(record: dict[str, Any]) -> GroupEvent:
-    """Read a group event.
-
-    Raises:
-        Rejected: the fields are not valid, or the attributes lack `lite.bind.topic`.
-    """
+    """Read a group event; raise `Rejected` if invalid."""
     group = required_name(record, "group")
     raw = optional_object(record, "attributes")
     if raw is None:
@@ -199,12 +185,9 @@ def _attribute(key: str, value: Any) -> str:
 
 
 def read_clock(record: dict[str, Any]) -> Tick | Alarm | Wake:
-    """Read a record of the clock stream: `{"tick"}`, `{"alarm"}` or `{"wake"}`.
+    """Read a `tick`, `alarm` or `wake` of the clock; raise `Rejected`.
 
     A tick or a wake may carry a question, `inquiry`, which is not checked here.
-
-    Raises:
-        Rejected: the fields are not valid.
     """
     asked = record.get("inquiry")
     inquiry = asked if isinstance(asked, dict) else None

@@ -108,11 +108,7 @@ _INT32, _INT64 = 1 << 31, 1 << 63
 
 
 class Placed(NamedTuple):
-    """An entry of a record on one of its keys.
-
-    Attributes:
-        entry: see `InputRow`.
-    """
+    """An entry of a record on one of its keys; `entry` as in `InputRow`."""
 
     parent: str
     shard: int
@@ -205,12 +201,9 @@ _PLACEMENTS: Mapping[Stream, Callable[[dict[str, Any], bytes | None, Routing], l
 
 
 def requests_of(payload: bytes) -> list[bytes]:
-    """Return the text of each request in a subscription record, in order; none if a field of the record is repeated.
+    """Return the text of each request in a JSON object, in order.
 
-    A record without a set of requests is one request.
-
-    Args:
-        payload: text of a JSON object.
+    The list is empty if a field is repeated. A record without a set of requests is one request.
     """
     fields = list(_fields(payload))
     names = [name for name, _ in fields]

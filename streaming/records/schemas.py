@@ -40,11 +40,7 @@ def files() -> dict[str, bytes]:
 
 @cache
 def content(name: str, form: str = "json") -> bytes:
-    """Return a schema as text.
-
-    Raises:
-        KeyError: there is no schema of this name and format.
-    """
+    """Return a schema as text; raise `KeyError` for an unknown name or format."""
     make = avro_schema if form == "avro" else json_schema
     value = asyncapi() if (name, form) == (ASYNCAPI, "json") else make(name)
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
@@ -140,13 +136,7 @@ def _avro_name(title: str) -> str:
 
 
 class _Channel(NamedTuple):
-    """Kafka topic of the job.
-
-    Attributes:
-        action: `receive` for inputs of the job, `send` for its outputs.
-        message: name of the schema of its values.
-        key: schema of its keys: a name, or JSON Schema.
-    """
+    """Kafka topic of the job, whether the job receives or sends it, and the schemas of its values and keys."""
 
     setting: str
     action: str

@@ -16,11 +16,8 @@ class ClientKey(NamedTuple):
 class SubscriberKey(NamedTuple):
     """Key of a subscriber: a row of the relation without the topic.
 
-    Attributes:
-        group: name of the group.
-        client_id: id of the client within the group.
-        part: blank for all entries of a client together. An entry with its own delivery has its own part:
-            `share:NAME/FILTER` (MQTT `$share`), or `DIALECT:POLICY:PATTERN` for an entry with its own row (WAMP).
+    The part is blank for all entries of a client together. An entry with its own delivery has its own part:
+    `share:NAME/FILTER` (MQTT `$share`), or `DIALECT:POLICY:PATTERN` for an entry with its own row (WAMP).
     """
 
     group: str

@@ -27,8 +27,6 @@ class Update(NamedTuple):
     Attributes:
         patterns: the client's entries that match the topic, before a REMOVE and after an ADD; sorted, so that a
             repeated micro-batch repeats them; empty for a subscription to everything.
-        version: of the client's last applied request.
-        source: of the event that caused the update.
         offset_option: start position for the client, from the request that caused an ADD.
         reset: the client's offsets on the topic are to be deleted.
         bitmap: of an ADD, the groups whose SQL92 selectors match the topic.
@@ -50,12 +48,7 @@ class Update(NamedTuple):
 class UpdateColumns:
     """Updates with the same op and cause by column (see `Update`), one for each pair of topic and subscriber.
 
-    Attributes:
-        topics: names of the lite topics; the pairs hold indices into this list.
-        sources: one for each topic.
-        versions: one for each subscriber in the table of the pairs.
-        offset_option: of all updates.
-        reset: of all updates.
+    There is one source for each topic, and one version for each subscriber in the table of the pairs.
     """
 
     op: Op

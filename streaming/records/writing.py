@@ -99,7 +99,7 @@ class UpdateWriter:
         self._latest: tuple[SubscriberKey | None, int | None, _SubscriberJson] = None, None, _NO_SUBSCRIBER
 
     def record(self, update: Update) -> KafkaRecord:
-        """Return the record of an update; `streaming.records.writing` writes the same for many updates at once.
+        """Return the record of an update; `Tables.of` writes the same by column.
 
         The `eventId` depends only on the change and its place in Kafka, so a repeated micro-batch repeats it.
         """
@@ -218,14 +218,9 @@ def digest_lines(data: Iterable[bytes]) -> bytes:
 def dead_letter(
     source: Source, reason: Reason | str, message: str, original: bytes | None, *, size: int | None = None
 ) -> KafkaRecord:
-    """Return the dead letter of an entry.
+    """Return the dead letter of an entry, given its place and its bytes.
 
-    Args:
-        source: its place.
-        reason: the reason.
-        message: the same in a sentence.
-        original: the bytes of the entry itself, or the first of them.
-        size: number of all of its bytes, if `original` is only a part of them.
+    `size` is the number of all of its bytes, if `original` is only the first of them.
     """
     size = len(original or b"") if size is None else size
     beginning = (original or b"")[:MAX_ORIGINAL_BYTES]
@@ -246,11 +241,7 @@ def dead_letter(
 
 
 def withdrawn(source: Source) -> KafkaRecord:
-    """Return the record that takes the dead letter of an entry back.
-
-    Args:
-        source: place of the entry.
-    """
+    """Return the record that takes the dead letter of an entry back."""
     return KafkaRecord(orjson.dumps(source[:4]), None)
 
 
