@@ -13,9 +13,7 @@ from streaming.state.policy import GroupPolicy
 class Admission(NamedTuple):
     """Evaluation of a request by the quota of its client.
 
-    Attributes:
-        excess: reason why the request exceeds the quota; None if it does not.
-        is_contested: the client would hold more than the quota, even if the request adds no topic.
+    It is contested if the client would hold more than the quota, even if the request adds no topic.
     """
 
     excess: str | None = None
@@ -36,15 +34,9 @@ def admission(
 ) -> Admission:
     """Evaluate a request by the quota of its client.
 
-    Only the net change over the stored topics counts, so a client may always repeat its set or shrink it.
-
-    Args:
-        view: the shard.
-        key: the client.
-        request: its request.
-        outcome: of the request, under the mode of the group.
-        former: subscription before the request, under that mode.
-        present: policy of the group before the request, if it is judged again; None for the policy in force.
+    Only the net change over the stored topics counts, so a client may always repeat its set or shrink it. The outcome
+    and the former subscription are under the mode of the group; `present` is its policy at a request that is judged
+    again.
     """
     is_addition = request.action in (Action.COMPLETE_ADD, Action.PARTIAL_ADD)
     if not (is_addition and outcome.applied) or outcome.subscription.everything is not None:

@@ -36,18 +36,8 @@ _ROWS_PER_TOPIC = 10
 class GroupBackfills:
     """Backfills of one group before and after a micro-batch, if any is under way or there are many topics.
 
-    Args:
-        batch: the micro-batch.
-        group: the group.
-        changes: clients of the group that changed.
-        groups: number of groups that share the topics of a step.
-
-    Attributes:
-        batch, group: as above.
-        before: backfills of the state, the oldest first.
-        after: backfills in force after the micro-batch; the first one takes a step.
-        done: the topics of the step.
-        rows: number of subscribers that were compared.
+    `before` has the backfills of the state, oldest first; of those in force afterwards, the first one takes a step.
+    `groups` groups share the topics of a step, and `rows` counts the subscribers that were compared.
     """
 
     def __init__(self, batch: MicroBatch, group: str, changes: dict[ClientKey, InterestChange], groups: int) -> None:
@@ -154,13 +144,8 @@ class GroupBackfills:
     def event(self, op: Op, key: ClientKey, covering: Covering, asked: tuple[bool, bool]) -> GroupMoment:
         """Return the event behind an update of a topic that a backfill covers.
 
-        It is the last request of the client if its entries decide, else the last event of the group.
-
-        Args:
-            op: of the update.
-            key: the client.
-            covering: backfills that cover the topic before and after the micro-batch.
-            asked: the client has a matching entry before and after it.
+        It is the last request of the client if its entries decide, else the last event of the group. `asked`: the
+        client has a matching entry before and after the micro-batch.
         """
         passed = [self.after.get(each, self.before[each]) for each in covering[0] if each not in covering[1]]
         own = [self._of_former(key, each.clients[key.client_id]) for each in passed if key.client_id in each.clients]

@@ -24,12 +24,6 @@ class BulkUpdates:
     """Updates of the bulk changes of a micro-batch."""
 
     def __init__(self, batch: MicroBatch, renewed: Interests | None) -> None:
-        """Find the subscribers.
-
-        Args:
-            batch: the micro-batch.
-            renewed: interests after the micro-batch of the clients that changed; None for none.
-        """
         self._batch = batch
         self._found = [(bulk, _pairs(batch, bulk, renewed)) for bulk in batch.topics.bulks]
         self._by_client: list[dict[ClientKey, Ints]] | None = None

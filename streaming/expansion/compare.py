@@ -29,11 +29,7 @@ _new = tuple.__new__
 
 
 class Announcer:
-    """Makes updates.
-
-    Attributes:
-        needs_bitmaps: a SQL92 selector is in force.
-    """
+    """Makes updates; it needs bitmaps if a SQL92 selector is in force."""
 
     def __init__(self, batch: MicroBatch) -> None:
         self._batch = batch
@@ -99,14 +95,10 @@ def eager_updates(
     by_column: list[GroupBackfills],
     beyond: "Beyond | None",
 ) -> Iterator[Update]:
-    """Yield the updates of changed groups on the topics that exist before and after the micro-batch.
+    """Yield the updates of changed groups on the topics that stay.
 
-    Args:
-        batch: the micro-batch.
-        announcer: makes the updates.
-        by_column: takes the backfills whose step goes by column.
-        beyond: takes the clients whose change concerns more topics than their quota, which are to be counted first;
-            None if no quota can apply.
+    Backfills whose step goes by column are added to `by_column`, clients whose change concerns more topics than their
+    quota to `beyond`.
     """
     lagging = dict.fromkeys(key.group for key in batch.state.backfills)
     are_many = len(batch.state.topics) > batch.tuning.backfill_topics
@@ -338,14 +330,10 @@ def compared_updates(
     by_column: list[GroupBackfills],
     beyond: Beyond | None,
 ) -> Iterator[Update]:
-    """Yield the updates of topics that come or go, and of changed clients on the other topics.
+    """Yield the updates of topics that come or go, then of changed clients.
 
-    Args:
-        batch: the micro-batch.
-        announcer: makes the updates.
-        renewed: interests after the micro-batch of the clients that changed; None for none.
-        by_column: takes the backfills whose step goes by column.
-        beyond: takes the clients whose change on other topics is left to their quota; None if no quota can apply.
+    `renewed` has the interests of changed clients after the micro-batch; `by_column` and `beyond` as in
+    `eager_updates`.
     """
     if batch.topics.single:
         yield from lazy_updates(batch, announcer, renewed)
@@ -354,13 +342,7 @@ def compared_updates(
 
 
 def lazy_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests | None) -> Iterator[Update]:
-    """Yield the updates of the topics that were created, deleted, or created again.
-
-    Args:
-        batch: the micro-batch.
-        announcer: makes the updates.
-        renewed: interests after the micro-batch of the clients that changed; None for none.
-    """
+    """Yield the updates of topics that were created, deleted, or created again."""
     state = batch.state
     topics = [name for name, topic in batch.topics.single.items() if topic.exists or name in state.topics]
     interests = state.interests
@@ -381,14 +363,7 @@ def lazy_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests | N
 def _subscribers_after(
     batch: MicroBatch, topic: str, matches: Matches, interests: tuple[Interests, Interests | None]
 ) -> Matches:
-    """Return the subscribers of a created topic.
-
-    Args:
-        batch: the micro-batch.
-        topic: the topic.
-        matches: its subscribers by the interests before the micro-batch.
-        interests: these interests, and the new interests of changed clients; None for none.
-    """
+    """Return the subscribers of a created topic, given those by the stored interests."""
     stored, renewed = interests
     if renewed is not None:
         matches = {key: patterns for key, patterns in matches.items() if key.client not in batch.changed}

@@ -17,11 +17,7 @@ _KEPT = 2
 
 
 class TopicCounts:
-    """Counts of topics by client. A count is derived from the count at a former request if possible.
-
-    Args:
-        state: the shard before the micro-batch.
-    """
+    """Counts of topics by client. A count is derived from the count at a former request if possible."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state

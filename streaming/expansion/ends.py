@@ -38,8 +38,6 @@ class EndStep(NamedTuple):
     """One step of an end: the end itself, or a request that is applied again.
 
     Attributes:
-        place: of the request, or of the request that ended the client.
-        client: subscriptions after it.
         stale: modes under which the request does not count after the end.
         applied: modes under which it counts after the end.
         selectors: of the group from here on; None if `stale` and `applied` decide.
@@ -92,16 +90,9 @@ def former_release_step(view: ShardView, key: ClientKey, request: SubscriptionRe
 def parts_due(
     view: ShardView, overlay: Overlay, key: ClientKey, request: SubscriptionRequest, as_of: Place
 ) -> Sequence[Repeated]:
-    """Take a record of an end, and return the parts that are due: the end and the requests that it repeats.
+    """Take a record of an end, and return the parts that are due, oldest first.
 
     A record that was read before adds nothing.
-
-    Args:
-        view: the shard.
-        overlay: takes what is to be kept.
-        key: the client.
-        request: the record of the coordinator.
-        as_of: its place of that name.
     """
     notes, end = view.notes(key), _end_id(request, as_of)
     if notes.partition != as_of.partition:
@@ -131,16 +122,10 @@ def parts_due(
 
 
 class EndReplay:
-    """Replay of a client's requests after its end.
+    """Replay of a client's requests after its end; the view is not changed meanwhile.
 
-    Args:
-        view: the shard; not changed meanwhile.
-        orders: numbers of the requests of the group.
-        key: the client.
-        client: its subscriptions.
-        parts: the end and the requests that it repeats, or the parts after the applied parts.
-        policy: of the group at that time.
-        in_doubt: a quota may have refused some of the requests.
+    The parts are the end and the requests that it repeats, or the parts after the applied parts. `policy` is the policy
+    of the group at that time; `in_doubt`: a quota may have refused some of the requests.
     """
 
     def __init__(
@@ -286,12 +271,7 @@ def _is_after(later: Place, place: Place | None) -> bool:
 
 
 class Orders:
-    """Numbers of the requests of a group on the shard, by place.
-
-    Args:
-        view: the shard.
-        group: the group.
-    """
+    """Numbers of the requests of a group on the shard, by place."""
 
     def __init__(self, view: ShardView, group: str) -> None:
         self._by_partition: dict[int, SortedDict[int, float]] = defaultdict(SortedDict)

@@ -31,13 +31,7 @@ Updates = list[Update] | UpdateColumns
 
 
 class Expansion(NamedTuple):
-    """Result of a micro-batch on a shard.
-
-    Attributes:
-        delta: to be applied to the state.
-        problems: entries for dead letters.
-        ignored: number of ignored entries by reason.
-    """
+    """Delta for the state, entries for dead letters, and number of ignored entries by reason."""
 
     delta: ShardDelta
     problems: list[Problem]
@@ -47,19 +41,10 @@ class Expansion(NamedTuple):
 def expand(
     state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard, tuning: Tuning = DEFAULT_TUNING
 ) -> Generator[Updates, None, Expansion]:
-    """Compute the changes of a micro-batch; the caller applies the delta.
+    """Yield the updates of a micro-batch, at most one per subscriber and topic.
 
-    Args:
-        state: the shard before the micro-batch; not changed, but its indexes may get built.
-        events: valid ones; groups first, then subscriptions, topics, and the time, in offset order.
-        shard: its place.
-        tuning: sizes and thresholds.
-
-    Yields:
-        The updates, at most one for each subscriber and topic. They are computed lazily.
-
-    Returns:
-        The delta, the problems and the ignored entries.
+    The state is not changed, but its indexes may get built; the caller applies the returned delta. Events are valid,
+    and come groups first, then subscriptions, topics, and the time, in offset order. Updates are computed lazily.
     """
     batch = apply_events(state, events, shard, tuning)
     announcer = Announcer(batch)

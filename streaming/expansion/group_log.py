@@ -23,13 +23,7 @@ _Outcomes = Mapping[Mode, RequestOutcome]
 
 
 class _KeptLog:
-    """Log of one group as the shard keeps it.
-
-    Args:
-        view: the shard.
-        overlay: takes the changes.
-        group: the group.
-    """
+    """Log of one group as the shard keeps it; the overlay takes the changes."""
 
     def __init__(self, view: ShardView, overlay: Overlay, group: str) -> None:
         self._view = view
@@ -127,13 +121,7 @@ class _KeptLog:
 
 
 class GroupLog(_KeptLog):
-    """Log of one group in a micro-batch.
-
-    Args:
-        view: the shard.
-        overlay: takes the changes.
-        group: the group.
-    """
+    """Log of one group in a micro-batch."""
 
     def __init__(self, view: ShardView, overlay: Overlay, group: str) -> None:
         super().__init__(view, overlay, group)
@@ -151,13 +139,7 @@ class GroupLog(_KeptLog):
     ) -> None:
         """Log a request, if there is a log or an end may change its judgement.
 
-        Args:
-            place: place of the request.
-            request: the request.
-            former: its client before it.
-            outcomes: of the request, if no quota refuses it.
-            order: its number on the shard.
-            admitted: its judgement by the quota.
+        The outcomes are those without a refusal by the quota; `order` is the number of the request on the shard.
         """
         if self._orders is not None:
             self._orders.add(place, order)
@@ -170,11 +152,9 @@ class GroupLog(_KeptLog):
         self._log(Repeated(place, request), judged, self._view.group_selectors(self._group))
 
     def end(self, key: ClientKey, parts: Sequence[Repeated]) -> list[EndStep]:
-        """Return the steps of parts of an end: of the client, and of others that are judged again.
+        """Return the steps of an end: of the client, and of others judged again.
 
-        Args:
-            key: the client.
-            parts: the end and the requests that it repeats, or the parts after the applied parts.
+        The parts are the end and the requests that it repeats, or the parts after the applied parts.
         """
         if self._orders is None:
             self._orders = Orders(self._view, self._group)
@@ -212,12 +192,10 @@ class GroupLog(_KeptLog):
     def _judged_again(
         self, steps: Sequence[EndStep], clients: Mapping[ClientKey, Client], ends: Sequence[Repeated]
     ) -> list[EndStep]:
-        """Return the steps of an end and of the log, with the selectors of the group after it.
+        """Return the steps of an end and of the log, and the selectors after it.
 
-        Args:
-            steps: of requests of the client that are not in the log.
-            clients: the client before its first request in the log, if it has one there.
-            ends: to be put into the log.
+        The steps are of requests of the client that are not in the log; `clients` has the client before its first
+        request in the log, and `ends` are put into the log.
         """
         selectors = former = self._selectors
         for step in steps:
@@ -288,12 +266,7 @@ class GroupLog(_KeptLog):
 
 
 class _Course:
-    """Clients and selectors of a group from one logged request to the next.
-
-    Attributes:
-        clients: clients that differ from the log.
-        selectors: of the group.
-    """
+    """Clients that differ from the log, and selectors of a group, from one logged request to the next."""
 
     def __init__(self, view: ShardView, group: str, selectors: GroupSelectors) -> None:
         self._rules = view.shard.rules

@@ -59,15 +59,11 @@ class MicroBatch:
 
     Attributes:
         state: the shard before the events.
-        shard: place of the shard.
         view: the shard after the events.
-        topics: changed topics.
         changed: clients whose interest, or whose group's policy, differs.
         policies: restrictive policies after the events.
         delta: changes to apply; quotas and backfills complete it.
         problems: entries for dead letters; quotas complete it.
-        ignored: number of ignored entries by reason.
-        tuning: sizes and thresholds.
     """
 
     state: ShardState
@@ -83,14 +79,7 @@ class MicroBatch:
 
 
 def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard, tuning: Tuning) -> MicroBatch:
-    """Apply the events of a micro-batch to a view of a shard.
-
-    Args:
-        state: the shard before the events; not changed.
-        events: groups first, then subscriptions, topics, and the time, in offset order.
-        shard: its place.
-        tuning: sizes and thresholds.
-    """
+    """Apply the events of a micro-batch, in the order of `expand`, to a view."""
     overlay = Overlay()
     view = ShardView(state, shard, overlay)
     problems: list[Problem] = []
@@ -243,11 +232,7 @@ class RequestChange(NamedTuple):
 
 
 class RequestReader:
-    """Reads subscription requests in both modes, because the attributes that decide the mode may come later.
-
-    Attributes:
-        latest_order: number of the last request on the shard.
-    """
+    """Reads subscription requests in both modes, because the attributes that decide the mode may come later."""
 
     def __init__(self, view: ShardView, overlay: Overlay, problems: list[Problem], ignored: Counter[Ignored]) -> None:
         self._view = view

@@ -36,17 +36,11 @@ def capped_updates(
     bulk: BulkUpdates,
     beyond: Beyond,
 ) -> Iterator[Update]:
-    """Yield the updates without the topics beyond a client's quota, and with the topics it may hold again.
+    """Yield the updates that quotas permit, also of topics with free room again.
 
     Updates of clients without a quota go through one by one, since there may be any number. Updates of bulk changes
-    stay where they are, except for clients that may not hold all of them.
-
-    Args:
-        batch: the micro-batch.
-        announcer: makes the updates.
-        updates: by all other rules, except those of bulk changes.
-        bulk: bulk changes.
-        beyond: clients whose change on stored topics is not in `updates`; complete when `updates` are read.
+    stay where they are, except for clients that may not hold all of them. The change of clients in `beyond` on stored
+    topics is not in `updates`; it is complete when these are read.
     """
     rows: dict[SubscriberKey, list[Update] | None] = {}
     for update in updates:
@@ -202,14 +196,9 @@ class _Later:
 class _Recount:
     """One client whose topics must be counted one by one, as far as its quota reaches.
 
-    Args:
-        own: its updates by other rules.
-        left: yields its other updates, on stored topics, and its rows after them; None if there are none.
-
-    Attributes:
-        before: its first rows by topic before the micro-batch by all rules but the quota, in order of creation.
-        after: the same after it, and rows of all new topics.
-        count: number of topics after it; infinity if there are more than its quota.
+    `before` and `after` have its first rows by topic by all rules but the quota, in order of creation; `after` also
+    those of all new topics. The count is infinity if there are more topics than its quota. `left` yields its other
+    updates, on stored topics, and its rows after them.
     """
 
     def __init__(

@@ -30,15 +30,10 @@ def has_shares(state: ShardState) -> bool:
 
 
 def renamed_rows(state: ShardState, shard: Shard, source: Source, tuning: Tuning) -> Iterator[list[Update]]:
-    """Yield an ADD for each row of a share, and a REMOVE for the row of its name alone that an earlier release wrote.
+    """Yield ADDs of the rows of shares, and REMOVEs of their former rows.
 
-    The ADDs of a topic come first, so that a consumer never sees it without the share.
-
-    Args:
-        state: the shard before the micro-batch.
-        shard: its place.
-        source: first record of the micro-batch.
-        tuning: sizes and thresholds.
+    An earlier release wrote rows by name alone. The ADDs of a topic come first, so that a consumer never sees it
+    without the share.
     """
     announcer = Announcer(apply_events(state, (), shard, tuning))
     updates: list[Update] = []

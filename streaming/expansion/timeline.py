@@ -31,13 +31,7 @@ _MOST_SPANS = 16
 
 
 class Timeline:
-    """The events of a micro-batch that concern some clients of a group.
-
-    Args:
-        batch: the micro-batch.
-        group: name of the group.
-        keys: the clients of the group that changed; all of its clients if it is exclusive at any time.
-    """
+    """The events of a micro-batch that concern clients of a group; all of them if it is exclusive at any time."""
 
     def __init__(self, batch: MicroBatch, group: str, keys: Sequence[ClientKey]) -> None:
         view, state = batch.view, batch.state
@@ -134,11 +128,9 @@ def _runs(moments: Sequence[GroupMoment]) -> list[int]:
 
 
 class _Entries:
-    """All entries that some clients had at any moment, with the moments at which each was in force.
+    """All entries that some clients had at any moment, with the spans of moments at which each was in force.
 
-    Attributes:
-        index: the entries; the orders of its holders are numbers of spans.
-        spans: of an entry of a client by number.
+    The orders of the holders in the index are numbers of spans.
     """
 
     def __init__(self, batch: MicroBatch, places: Mapping[int, int], runs: Sequence[int] | None) -> None:
@@ -149,12 +141,7 @@ class _Entries:
         self.spans: list[list[tuple[int, float, float]]] = []
 
     def follow(self, key: ClientKey, policies: Sequence[PolicyStep]) -> None:
-        """Add the entries of a client.
-
-        Args:
-            key: the client.
-            policies: changes of the policy of its group.
-        """
+        """Add the entries of a client, given the changes of its group's policy."""
         state, view = self._batch.state, self._batch.view
         held = _Held(self.spans, self._runs, state.latest_order)
         held.turn_to(0, state.interest(key))
@@ -179,13 +166,7 @@ _Key = tuple[bool, Notation | None, str | None]
 
 
 class _Held:
-    """The entries of one client, followed from one interest to the next.
-
-    Args:
-        spans: of all entries by number, to add to.
-        runs: as of `_runs`; None if the order of entries does not count.
-        latest_order: number of the last request before the micro-batch.
-    """
+    """The entries of one client, followed from one interest to the next; `runs` if their order counts."""
 
     def __init__(
         self, spans: list[list[tuple[int, float, float]]], runs: Sequence[int] | None, latest_order: int

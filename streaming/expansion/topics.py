@@ -27,12 +27,7 @@ class Removal(NamedTuple):
 
 
 class SingleChange(NamedTuple):
-    """A topic of the micro-batch, as it is after the events read so far.
-
-    Attributes:
-        source: event behind the present state.
-        removal: first event that removed the topic; None for a topic that was never removed.
-    """
+    """A topic as it is after the events read so far, and the first event that removed it, if any."""
 
     exists: bool
     source: Source
@@ -41,13 +36,7 @@ class SingleChange(NamedTuple):
 
 
 class BulkChange(NamedTuple):
-    """Many topics that are created, or removed, for one cause.
-
-    Attributes:
-        exists: True after a creation.
-        cause: of the updates.
-        metadata: of the creations; without meaning for removals.
-    """
+    """Many topics that are created, or removed, for one cause; without metadata for removals."""
 
     exists: bool
     cause: Cause
@@ -68,12 +57,7 @@ class BulkChange(NamedTuple):
 
 @dataclass(slots=True)
 class TopicChanges:
-    """Changes of topics by the events of one micro-batch.
-
-    Attributes:
-        single: topics to evaluate one by one, in order of their last creation.
-        bulks: topics to evaluate by column; a topic is in only one of both.
-    """
+    """Changes of topics by the events of one micro-batch, one by one and by column; a topic is in one of both."""
 
     _state: ShardState
     _ignored: Counter[Ignored]
@@ -89,12 +73,7 @@ class TopicChanges:
         self._set(source, event.lite_topic, event.created, metadata)
 
     def read_columns(self, events: TopicEventColumns, *, in_bulk: bool) -> None:
-        """Create and delete many topics.
-
-        Args:
-            events: all topic events of the micro-batch.
-            in_bulk: topics may be evaluated by column.
-        """
+        """Create and delete many topics, by column if `in_bulk`."""
         others: Iterable[int] = range(len(events.names))
         if in_bulk:
             self.bulks, others = split_bulk(events, self._state.topics)
@@ -122,14 +101,9 @@ class TopicChanges:
         return _is_over(self._state.topics[name] if known is None else known.metadata, now)
 
     def expire(self, wakes: Iterable[tuple[Source, int]], *, in_bulk: bool) -> int:
-        """Remove the topics whose deadline is at or before a time; the first such time is the cause.
+        """Remove the topics whose time is over, and return the latest time in ms.
 
-        Args:
-            wakes: ticks and their times, in milliseconds since the epoch.
-            in_bulk: topics may be evaluated by column.
-
-        Returns:
-            The latest time.
+        The first time at or after its deadline is the cause; `in_bulk` as above.
         """
         times: list[int] = []
         expiries: list[Removal] = []
@@ -198,13 +172,9 @@ class TopicChanges:
 
 
 def split_bulk(events: TopicEventColumns, stored: Mapping[str, TopicMetadata]) -> tuple[list[BulkChange], list[int]]:
-    """Split topic events into bulk changes and the numbers of the other events.
+    """Split topic events into bulk changes and the numbers of the others.
 
     A topic goes in bulk if one event changes it, no other event names it, and its time is not over.
-
-    Args:
-        events: all topic events of the micro-batch.
-        stored: topics that exist before it.
     """
     names, created, metadata, sources = events
     if len(set(names)) == len(names) and all(created) and stored.keys().isdisjoint(names):

@@ -26,11 +26,7 @@ are attributed to the first of these.
 class RequestStep(NamedTuple):
     """A request, or a step of an end, that changed a client's subscription under the mode of its group.
 
-    Attributes:
-        number: of the step among all steps of the micro-batch.
-        record: number of the event; the end of a client has several steps.
-        source: of the request.
-        client: subscriptions after it.
+    The number is of the step, the record of the event: the end of a client has several steps.
     """
 
     number: int
@@ -42,14 +38,9 @@ class RequestStep(NamedTuple):
 
 
 class PolicyStep(NamedTuple):
-    """An event that changed the policy of a group in more than its quota.
+    """An event that changed the policy of a group in more than its quota, with numbers as in `RequestStep`.
 
-    Attributes:
-        number: of the step among all steps of the micro-batch.
-        record: number of the event; the end of a client has several steps.
-        policy: after it.
-        group: attributes after it.
-        key: client of the request that set a selector; None for a group event.
+    The key is of the client whose request set a selector; None for a group event.
     """
 
     number: int
@@ -61,11 +52,7 @@ class PolicyStep(NamedTuple):
 
 
 class Attribution(NamedTuple):
-    """The event behind an update, with the fields that the update takes from it.
-
-    Attributes:
-        group: attributes of the group after the event; None for those after the micro-batch.
-    """
+    """The event behind an update; `group` None stands for the attributes after the micro-batch."""
 
     source: Source
     cause: Cause
@@ -74,14 +61,7 @@ class Attribution(NamedTuple):
 
 
 class GroupMoment(NamedTuple):
-    """An event that concerns a group.
-
-    Attributes:
-        key: client that the event changed; None for a group event.
-        cause_add, cause_remove: of updates of that client, or of the group.
-        option: offset option of a request.
-        group: attributes after a group event.
-    """
+    """An event that concerns a group, with the causes of updates of the client that it changed, or of all."""
 
     source: Source
     key: ClientKey | None
@@ -128,14 +108,9 @@ class Overlay:
 
     Attributes:
         groups: new attributes; None for a deleted group.
-        group_events: the events that set them.
         selector_requests: the requests that set the selectors in force.
-        members: the clients by group.
         requests: the changes of each client, oldest first.
         policies: the changes of each group's policy, oldest first.
-        steps: number of steps so far.
-        records: number of events so far.
-        notes: new notes about clients.
         repeated: parts of ends to keep until they are applied; None for one that was.
     """
 
@@ -164,12 +139,7 @@ class Overlay:
 
 
 class ShardView(Roster):
-    """Read-only view of a shard as of this micro-batch.
-
-    Attributes:
-        state: before the micro-batch.
-        shard: place of the shard.
-    """
+    """Read-only view of a shard as of this micro-batch."""
 
     def __init__(self, state: ShardState, shard: Shard, overlay: Overlay) -> None:
         self.groups = Layered(overlay.groups, state.groups)
