@@ -25,11 +25,7 @@ def wake(parent: str, shard: int, time: int) -> KafkaRecord:
 def group_end(group: str, parent: str, superseded_by: Place, bound_to: str | None = None) -> KafkaRecord:
     """Return the group event that ends a group on one parent.
 
-    Args:
-        group: the group.
-        parent: the parent that it is not, or no longer, bound to.
-        superseded_by: the place of the event that bound the group elsewhere, or deleted it.
-        bound_to: the parent that the group is bound to; None for a deleted group.
+    The event at `superseded_by` bound the group to `bound_to`, or deleted it.
     """
     event = {"group": group, "attributes": {}, "parentTopic": parent, "supersededBy": list(superseded_by[:3])}
     if bound_to is not None:
@@ -51,7 +47,6 @@ class EndNews:
     Attributes:
         former: the end as it was written before; None if it begins.
         ends: its beginning under each mode; None if it continues.
-        later: requests to repeat, each with its place.
     """
 
     former: PendingEnd | None
@@ -62,16 +57,9 @@ class EndNews:
 def client_end(
     key: ClientKey, parent: str, pending: PendingEnd, news: EndNews, max_bytes: int
 ) -> Iterator[KafkaRecord]:
-    """Yield the requests that unsubscribe a client from one parent, or continue those that were written before.
+    """Yield the requests that end a client on one parent, or continue its end.
 
-    A request that is too long for a record is split, because Kafka limits the size of a record.
-
-    Args:
-        key: the client.
-        parent: the parent.
-        pending: the end.
-        news: what to write.
-        max_bytes: size in bytes of the requests in one record.
+    A request beyond `max_bytes` is split, because Kafka limits the size of a record.
     """
     name = without_none({
         "action": Action.COMPLETE_REMOVE,

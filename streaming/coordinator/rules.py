@@ -50,15 +50,7 @@ HOUR_MS = 3_600_000
 
 @dataclass(slots=True)
 class CoordinatorOutcome:
-    """Outcome of a micro-batch for a bucket.
-
-    Attributes:
-        delta: changes of the state.
-        records: to write back, each with its input stream.
-        problems: entries that become dead letters.
-        ignored: number of ignored entries by reason.
-        changed: the delta changes something.
-    """
+    """Outcome of a micro-batch for a bucket: its delta, records for input streams, problems, ignored entries."""
 
     delta: CoordinatorDelta
     records: list[tuple[Stream, KafkaRecord]] = field(default_factory=list)
@@ -75,7 +67,7 @@ def follow(
     inner_multi: bool = False,
     max_later_bytes: int = MAX_LATER_BYTES,
 ) -> CoordinatorOutcome:
-    """Follow the groups and clients of one bucket through a micro-batch; the caller applies the delta.
+    """Follow groups and clients of a bucket; the caller applies the delta.
 
     Args:
         state: the bucket before the micro-batch; not changed.
@@ -260,14 +252,7 @@ class _MicroBatch:
 
 @dataclass
 class PendingEnds:
-    """Pending ends of one bucket in a micro-batch.
-
-    Args:
-        state: the bucket before the micro-batch; not changed.
-        delta: takes the changes.
-        inner_multi: `**` is allowed inside a pattern.
-        max_later_bytes: size in bytes of the requests in one record.
-    """
+    """Pending ends of one bucket in a micro-batch; the delta takes the changes."""
 
     _state: CoordinatorState
     _delta: CoordinatorDelta
@@ -280,12 +265,7 @@ class PendingEnds:
     ) -> ClientLease | None:
         """End a client on all of its parents; return the rest of its lease.
 
-        Args:
-            key: the client.
-            lease: its lease.
-            as_of: place of the request that ends it, or of its last request before its lease expired.
-            version: version of that request.
-            expired: its lease has expired.
+        Place and version are of the request that ends it, or of its last request before its lease expired.
         """
         kept: list[str] = []
         versions: dict[str, Versions] = {}

@@ -31,7 +31,6 @@ class ClientLease(NamedTuple):
 
     Attributes:
         parents: on which it may be in session.
-        place: of its last request.
         versions: by parent, also if its session there has ended: older requests stay stale.
     """
 
@@ -54,13 +53,9 @@ def new_leases() -> Packed[ClientKey, ClientLease]:
 
 
 class LastRequests:
-    """Clients by the time of their last request, or an earlier one.
+    """Clients by the time of their last request, or an earlier one, filed together in steps of milliseconds.
 
     A client that has asked since is filed again when its time has come, not with each request.
-
-    Args:
-        clients: with the times of their last requests.
-        step_ms: time for which clients are filed together.
     """
 
     def __init__(self, clients: Iterable[tuple[ClientKey, int]], step_ms: int) -> None:
@@ -70,20 +65,13 @@ class LastRequests:
             self.add(key, time)
 
     def add(self, key: ClientKey, time: int) -> None:
-        """File a client.
-
-        Args:
-            key: the client.
-            time: of its last request, in milliseconds since the epoch.
-        """
+        """File a client by the time of its last request, in ms since the epoch."""
         self._filed.setdefault(time // self._step_ms, bytearray()).extend(msgpack.packb(key))
 
     def before(self, time: int, last: Callable[[ClientKey], int | None]) -> Iterator[ClientKey]:
         """Yield the clients whose last request was before a time; they stay filed.
 
-        Args:
-            time: in milliseconds since the epoch.
-            last: returns the time of a client's last request; None drops the client from the index.
+        `last` returns the time of a client's last request; None drops the client from the index.
         """
         found: list[tuple[ClientKey, int]] = []
         while self._filed and self._filed.peekitem(0)[0] * self._step_ms < time:
@@ -100,11 +88,7 @@ class LastRequests:
 
 
 class LeaseIndexes:
-    """Indexes over the leases of a bucket, each built at its first use.
-
-    Args:
-        leases: of the bucket, which the owner changes.
-    """
+    """Indexes over the leases of a bucket, which the owner changes; each is built at its first use."""
 
     def __init__(self, leases: Mapping[ClientKey, ClientLease]) -> None:
         self._leases = leases
@@ -137,12 +121,7 @@ class LeaseIndexes:
         return set(+counts)
 
     def silent_since(self, time: int, *, present: bool) -> Iterator[ClientKey]:
-        """Yield the clients without a request since a time, in milliseconds since the epoch.
-
-        Args:
-            time: the time.
-            present: those that may be in session; otherwise the others.
-        """
+        """Yield the clients, `present` or not, without a request since a time in ms."""
 
         def last(key: ClientKey) -> int | None:
             lease = self._leases.get(key)
@@ -160,13 +139,7 @@ def _recount(counts: Counter[str], former: ClientLease | None, later: ClientLeas
 
 
 class GroupBinding(NamedTuple):
-    """Binding of a group to its parent topic.
-
-    Attributes:
-        parent: the parent topic.
-        place: of the event that bound the group.
-        notified: other parents, to which the end of the group was written.
-    """
+    """Binding of a group to its parent topic, and other parents, to which the end of the group was written."""
 
     parent: str
     place: Place
@@ -182,8 +155,6 @@ class PendingEnd(NamedTuple):
 
     Attributes:
         as_of: place of the request that ended the client, or of its last request before its lease expired.
-        expired: its lease has expired.
-        forgets: the client's versions are dropped.
         through: place of the last request that was written.
         later_count: number of the client's requests and ends on this parent since the end, all of which were written.
     """
@@ -200,11 +171,8 @@ class CoordinatorState:
     """Groups, clients and alarms of one bucket.
 
     Attributes:
-        bindings: by group.
-        leases: by client.
         alarms: shards to wake, by time in milliseconds since the epoch.
         clock: time of the last tick, in milliseconds since the epoch.
-        pending: ends that were written and not yet read back.
     """
 
     bindings: dict[str, GroupBinding] = field(default_factory=dict)
@@ -229,11 +197,7 @@ class CoordinatorState:
         return sum(bool(lease.parents) for lease in self.leases.values())
 
     def memory_bytes(self, text_bytes: int) -> int:
-        """Return the estimated memory of the state, in bytes.
-
-        Args:
-            text_bytes: size of its journal, which has all names.
-        """
+        """Return the estimated memory in bytes; a journal of `text_bytes` has all names."""
         return 2 * text_bytes + (self.clients + len(self.pending)) * _LEASE_BYTES
 
     def alarms_until(self, time: int) -> list[int]:
@@ -272,13 +236,7 @@ _FORGETS = End._fields.index("forgets")
 
 
 def append(journal: Journal, state: CoordinatorState, delta: CoordinatorDelta) -> Journal:
-    """Return the journal with one more change.
-
-    Args:
-        journal: of the state before the change.
-        state: to which the delta was applied.
-        delta: the change.
-    """
+    """Return the journal with one more change, which was applied to the state."""
     return journal.append(_encode(delta), lambda: _encode(state)) if state else journal.cleared()
 
 
