@@ -46,11 +46,7 @@ _NOWHERE = Place(0, 0, 0)
 
 
 class Effective(NamedTuple):
-    """One row of the relation: the client of a group receives the lite topic of a parent.
-
-    Attributes:
-        part: the client's subscription behind the row, if each subscription counts by itself.
-    """
+    """One row of the relation; `part` is the client's subscription behind it, if each one counts by itself."""
 
     parent: str
     group: str
@@ -100,9 +96,7 @@ class _Presence:
 
     Attributes:
         parents: on which it has asked for something; also where it has left, if it has sent versions.
-        present: parents on which it may be in session.
         sent: its versions by parent, also of requests that a quota refused.
-        is_versioned: it has sent versions.
         last_request: time of its last request, in milliseconds since the epoch.
     """
 
