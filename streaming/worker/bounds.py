@@ -36,9 +36,6 @@ class Bounds(NamedTuple):
     """Bounds of one job.
 
     Attributes:
-        value_bytes: of the value of a record.
-        requests: of one record of the subscription events.
-        entries: of one request: names and patterns.
         name_bytes: of a name or pattern, in bytes of JSON.
         ahead_ms: time in milliseconds by which a tick or wake may be ahead of its record's timestamp.
         request_bytes: of one request, because the job may have to repeat it in its own record.
@@ -52,11 +49,7 @@ class Bounds(NamedTuple):
     request_bytes: int = DEFAULT_REQUEST_BYTES
 
     def check_size(self, stream: Stream, size: int) -> None:
-        """Check the size of a value that the job has not written, before it is parsed.
-
-        Raises:
-            Rejected: the value is too large.
-        """
+        """Check the size of a value of others before parsing; raise `Rejected`."""
         if size > self.value_bytes:
             message = f"the value has {size:,} bytes; at most {self.value_bytes:,} are allowed (max_value_bytes)"
             raise Rejected(Reason.VALUE_TOO_LARGE, message)
@@ -68,15 +61,7 @@ class Bounds(NamedTuple):
             )
 
     def check(self, event: SingleEvent, timestamp: int) -> None:
-        """Check an event.
-
-        Args:
-            event: the event.
-            timestamp: of its record, in milliseconds since the epoch.
-
-        Raises:
-            Rejected: the event exceeds a bound.
-        """
+        """Check an event against its record's time in ms; raise `Rejected`."""
         if isinstance(event, TopicEvent):  # the most frequent event
             if max(len(event.parent), len(event.lite_topic)) * _JSON_BYTES > self.name_bytes:
                 self._check_names(parentTopic=event.parent, liteTopic=event.lite_topic)
@@ -103,11 +88,7 @@ class Bounds(NamedTuple):
         return len(max(names, key=len)) * _JSON_BYTES <= self.name_bytes or not any(map(self._is_too_long, names))
 
     def explain_set(self, payload: bytes | None) -> Rejected | None:
-        """Return the reason to reject a record with a set of requests; None if the set is not too large.
-
-        Raises:
-            Rejected: the payload is no JSON object.
-        """
+        """Return why to reject a record for its requests, or None; raise `Rejected`."""
         requests = json_object(payload).get("subscriptionSet")
         if not (isinstance(requests, list) and len(requests) > self.requests):
             return None

@@ -11,11 +11,7 @@ from streaming.records.updates import Problem
 
 
 class EntryFailed(Exception):
-    """One entry raised an exception after Spark received part of its key's output.
-
-    Attributes:
-        source: of the entry.
-    """
+    """The entry at `source` raised an exception after Spark received part of its key's output."""
 
     def __init__(self, source: Source, error: Exception) -> None:
         super().__init__(_raised(error))
@@ -50,14 +46,9 @@ def unreadable(key: tuple[str, int], error: Exception) -> StateCorrupted:
 def decision_fields(
     source: Source, micro_batch: int, key: tuple[str, int], partition: int | None, reason: str
 ) -> dict[str, Any]:
-    """Return the fields from which the driver decides to leave out an entry (see `streaming.worker.quarantine`).
+    """Return the fields from which the driver decides to leave out an entry.
 
-    Args:
-        source: of the entry.
-        micro_batch: number of the micro-batch.
-        key: parent and number of the key at which the entry was found.
-        partition: state partition of the key; None if unknown.
-        reason: why it is left out.
+    See `streaming.worker.quarantine`; the state partition is None if it is unknown.
     """
     parent, number = key
     fields = {"micro_batch": micro_batch, "parent": parent, "number": number, "reason": reason}

@@ -15,13 +15,7 @@ from streaming.worker.rows import InputRows, Output
 
 
 class Ran(NamedTuple):
-    """A run that has succeeded.
-
-    Attributes:
-        output: its last output.
-        journal: the state after it.
-        size: numbers of topics, clients, and bytes of the journal after it.
-    """
+    """A run that has succeeded: its last output, the state after it, and topics, clients and bytes of its journal."""
 
     output: Output
     journal: Journal
@@ -46,16 +40,10 @@ class Isolation(NamedTuple):
     reject: Callable[[InputRows, Exception], Output]
 
     def apply(self, rows: InputRows, journal: Journal) -> Generator[Output, None, tuple[Output, Ran | None]]:
-        """Apply rows in their order, and leave out those that fail.
+        """Apply rows in order without those that fail; yield all but the last output.
 
-        Yields:
-            All outputs but the last.
-
-        Returns:
-            The last output, and the last run that has succeeded.
-
-        Raises:
-            EntryFailed: an entry failed after output of its run was yielded.
+        Returns the last output, and the last run that has succeeded. Raises `EntryFailed` if an entry failed after
+        output of its run was yielded.
         """
         waiting, last, outputs = [rows], None, deque[Output]()
         while waiting:

@@ -15,7 +15,6 @@ class Limits(NamedTuple):
     """Settings that decide whether an input record is applied or becomes a dead letter.
 
     Attributes:
-        bounds: bounds of input records.
         cap_requests: no request is refused because of a quota.
         since: first offset by Kafka topic and partition to which they apply; 0 for a partition that is not in it.
     """
@@ -34,11 +33,7 @@ class Limits(NamedTuple):
 
 
 def parse(content: bytes) -> tuple[Limits, ...]:
-    """Return the limits in a note, the latest ones last.
-
-    Raises:
-        ValueError: the content is not valid.
-    """
+    """Return the limits in a note, latest ones last; raise `ValueError`."""
     try:
         return tuple(
             Limits(

@@ -50,16 +50,10 @@ _ENTRIES_BETWEEN_BEATS: Final = 256
 
 
 class Watchdog:
-    """Timer of the operating system that ends the process with SIGALRM.
+    """Timer of the operating system that ends the process with SIGALRM after seconds without progress; 0 for none.
 
     No thread and no Python handler: both would wait for a loop in C that holds the interpreter's lock. Progress is an
     output, or some hundred entries that were read or applied.
-
-    Args:
-        seconds: time without progress; 0 for no watchdog.
-
-    Attributes:
-        seconds: as above.
     """
 
     def __init__(self, seconds: float) -> None:

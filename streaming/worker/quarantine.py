@@ -31,14 +31,10 @@ _LETTER: Final = "the work on this entry was stopped, and the job has left it ou
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision to leave out an entry.
+    """Decision to leave out the entry at a place in Kafka.
 
-    Attributes:
-        topic, partition, offset, entry: place of the entry in Kafka.
-        micro_batch: number of the first micro-batch that may contain it.
-        parent, number: key that writes the dead letter.
-        exempt: state partitions that apply the entry.
-        decided: time of the decision, in milliseconds since the epoch.
+    The micro-batch is the first that may contain the entry; the key of parent and number writes its dead letter. Exempt
+    state partitions apply it. The decision was made at `decided`, in milliseconds since the epoch.
     """
 
     topic: str
@@ -70,7 +66,6 @@ class Quarantine:
     """Content of the note.
 
     Attributes:
-        decisions: all decisions, oldest first.
         micro_batch: number of the last micro-batch that a start found planned and not committed; -1 for none.
         starts: number of starts that found it so.
     """
@@ -81,11 +76,7 @@ class Quarantine:
 
     @classmethod
     def parse(cls, content: bytes | None) -> Self:
-        """Return the decisions in the content of the note; None for none.
-
-        Raises:
-            ValueError: the content cannot be read.
-        """
+        """Return the decisions in a note, if there is one; raise `ValueError`."""
         if content is None:
             return cls()
         try:

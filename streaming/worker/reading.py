@@ -61,12 +61,7 @@ class Observer(Protocol):
     """Observer of the work on a key."""
 
     def follow(self, entries: Iterator[T], count: int) -> Iterator[T]:
-        """Yield the same entries.
-
-        Args:
-            entries: entries of a key, when they are read and when they are applied.
-            count: maximum number of entries.
-        """
+        """Yield the same entries of a key, at most `count`, when read and when applied."""
 
 
 @dataclass(slots=True)
@@ -74,9 +69,6 @@ class Reading:
     """Entries of a key in a micro-batch.
 
     Attributes:
-        events: valid events in the order in which they are applied.
-        rejected: problems of the other entries.
-        inquiries: questions to answer.
         suspects: groups with an entry that looks like a pattern, each with the first such entry.
     """
 
@@ -92,7 +84,6 @@ class KeyReader:
 
     Attributes:
         excluded: problems to report in place of entries, by topic, partition, offset, and position in the record.
-        observer: sees each row when it is read.
     """
 
     parent: str
@@ -191,11 +182,7 @@ class KeyReader:
         return None
 
     def _checked(self, stream: int, payload: bytes | None, source: Source) -> SingleEvent | None:
-        """Return the event in a payload; None if another job wrote it to itself.
-
-        Raises:
-            Rejected: the payload is not valid.
-        """
+        """Return the event in a payload, None if of another job; raise `Rejected`."""
         if payload is not None and len(payload) > self._free_bytes:
             self._check_size(stream, payload, source)
         if self.number == UNROUTABLE and self.parent == COORDINATOR and stream == _SUBSCRIPTIONS and self.bounds:

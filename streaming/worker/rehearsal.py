@@ -119,15 +119,12 @@ class _RemoteArchive:
 
 
 class Rehearsal:
-    """Dry runs of keys in child processes.
+    """Dry runs of keys in child processes, before the worker does the work.
 
     Args:
         worker: worker that does the work afterwards.
         stall_seconds: time without progress after which a dry run counts as hung; 0 for no limit.
         memory_bytes: memory that a dry run may take; None for a share of what is available.
-
-    Attributes:
-        worker: as above.
     """
 
     def __init__(self, worker: Worker, stall_seconds: float, memory_bytes: int | None = None) -> None:

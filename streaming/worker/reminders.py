@@ -8,13 +8,9 @@ from streaming.storage.journal import Archive, Journal
 
 
 def reminders(parent: str, number: int, data: bytes, archive: Archive | None) -> list[KafkaRecord]:
-    """Return the records that bring a shard everything for which it waits; repeated alarms do no harm.
+    """Return the records that bring a shard all for which it waits.
 
-    Args:
-        parent: the parent topic; the coordinator waits for ticks only.
-        number: the shard of the parent.
-        data: its state bytes.
-        archive: place of the parts of its state.
+    Repeated alarms do no harm, and the coordinator waits for ticks only.
     """
     if parent == COORDINATOR:
         return []

@@ -82,11 +82,7 @@ class InputRows(NamedTuple):
         return type(self)(*(column[which] for column in self))
 
     def places(self, topics: Sequence[str]) -> set[tuple[str, int, int, int]]:
-        """Return Kafka topic, partition, offset and position of each entry.
-
-        Args:
-            topics: Kafka topics of the input streams, in the order of `STREAMS`.
-        """
+        """Return Kafka topic, partition, offset and position of each entry."""
         columns = (self.streams, self.partitions, self.offsets, position(self.entries))
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return {(topics[stream], partition, offset, entry) for stream, partition, offset, entry in rows}
@@ -99,9 +95,7 @@ class InputRows(NamedTuple):
 def joined(rows: InputRows, pieces: Ints) -> InputRows:
     """Return rows with their payloads whole, in the order in which they are read.
 
-    Args:
-        rows: in any order; a long payload is spread over several of them.
-        pieces: number of the piece in each row, from 1; 0 for a payload that is whole.
+    The pieces of a payload are numbered from 1, and spread over rows in any order; 0 is a payload that is whole.
     """
     order = np.lexsort((pieces, rows.entries, rows.offsets, rows.partitions, rows.streams))
     rows, pieces = rows.take(order), pieces[order]
@@ -129,10 +123,7 @@ class KeyFacts(NamedTuple):
 
     Attributes:
         parent: the parent topic as `label` returns it; empty for a bucket of the coordinator.
-        shard: number of the shard, or of the bucket.
-        topics: number of lite topics of the shard.
         clients: number of clients on the shard, or known to the bucket of the coordinator.
-        state_bytes: size of its journal, parts included.
         times: timestamps of the events, in milliseconds since the epoch: all, or an even sample of them.
         weight: number of events that each of these times represents.
         newest: latest timestamp of each input partition that was read: number of the stream, partition, timestamp.
@@ -149,14 +140,7 @@ class KeyFacts(NamedTuple):
 
 
 def facts(parent: str, number: int, size: tuple[int, int, int], rows: InputRows) -> KeyFacts:
-    """Return the facts about a key.
-
-    Args:
-        parent: the parent topic.
-        number: the shard.
-        size: numbers of its topics, its clients, and the bytes of its journal.
-        rows: its input rows, in the order in which they are read.
-    """
+    """Return the facts about a key, given its size and its rows in order."""
     times = rows.timestamps[rows.streams != CLOCK]
     count = len(times)
     if count > _TIMES:
@@ -223,10 +207,8 @@ class Output:
     Attributes:
         size: bytes of the updates and dead letters in the rows.
         counted: number of updates and dead letters by kind and cause.
-        ignored: number of ignored entries by reason.
         suspects: parent, group and entry of literal groups with an entry that looks like a pattern.
         failures: places of entries that raised an exception, with the messages of their dead letters; the first ones.
-        facts: facts about the key, for its last output.
     """
 
     rows: list[OutputRow] = field(default_factory=list)
@@ -300,12 +282,7 @@ class Output:
 
 
 class DeadLetters(NamedTuple):
-    """Writer of dead letters.
-
-    Attributes:
-        topics: Kafka topics of the input streams.
-        piece_bytes: size of an output above which it is yielded.
-    """
+    """Writer of dead letters; it yields outputs of more than `piece_bytes`."""
 
     topics: StreamTopics
     piece_bytes: int

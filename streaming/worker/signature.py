@@ -49,7 +49,6 @@ class Signer(NamedTuple):
     """Signer of the records of one checkpoint.
 
     Attributes:
-        secret: key of the hash.
         unsigned: offsets by Kafka topic and partition; before them, records count without a signature: a release that
             signed nothing wrote there.
     """
@@ -59,11 +58,7 @@ class Signer(NamedTuple):
 
     @classmethod
     def parse(cls, content: bytes) -> Self:
-        """Return the signer in a file of a checkpoint.
-
-        Raises:
-            ValueError: the content is not valid.
-        """
+        """Return the signer in a file of a checkpoint; raise `ValueError`."""
         try:
             found = orjson.loads(content)
             unsigned = {

@@ -38,11 +38,7 @@ _MAX_PAIRS: Final = 20
 
 
 class Inquiry(NamedTuple):
-    """A question as it came to a key.
-
-    Attributes:
-        fields: of the question, unchecked.
-    """
+    """A question as it came to a key, with unchecked fields."""
 
     source: Source
     fields: dict[str, Any]
@@ -59,12 +55,7 @@ class Inquiry(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Settings on which answers depend.
-
-    Attributes:
-        topics: Kafka topics of the input streams, in their order.
-        check: checks records against bounds; None for no bounds.
-    """
+    """Settings on which answers depend; without a check, records have no bounds."""
 
     topics: tuple[str, ...]
     client_timeout_ms: int

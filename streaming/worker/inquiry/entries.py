@@ -34,12 +34,7 @@ _SEPARATORS = (*SEPARATORS, ":", "-")
 
 
 class Held(NamedTuple):
-    """An entry of a client's set.
-
-    Attributes:
-        notation: None for a name.
-        place: of the request that brought it.
-    """
+    """An entry of a client's set, a name if it has no notation, and the request that brought it."""
 
     text: str
     notation: Notation | None

@@ -170,12 +170,7 @@ def _characters(pairs: Mapping[str, str]) -> int:
 
 
 def _accepts(question: Question) -> Callable[[str], bool]:
-    """Return the filter by pattern.
-
-    Raises:
-        InvalidPattern: the pattern is invalid in its dialect.
-        UnknownDialect: no dialect has this name.
-    """
+    """Return the filter by pattern; raise `InvalidPattern` or `UnknownDialect`."""
     text = question.pattern
     if text is None:
         return lambda _: True

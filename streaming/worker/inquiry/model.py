@@ -52,11 +52,9 @@ class EntryVerdict:
     """An entry of a client's set, compared with a topic.
 
     Attributes:
-        entry: name or pattern.
         dialect: how it is read; None for a name.
         reason: why, by segment.
         steps: segment by segment; none for a name.
-        place: of the request that brought it.
     """
 
     entry: str
@@ -91,11 +89,9 @@ class GroupFacts:
     Attributes:
         attributes: in force; empty without a known event.
         mode: meaning of the entries of its clients: names (literal) or patterns (wildcard).
-        exclusive: a topic goes to one of its clients only.
         quota: number of topics that a client may hold; negative for any number.
         selector: kind and text of the selector in force.
         bound_to: other parent that it is bound to.
-        place: of the event that set the attributes.
     """
 
     group: str
@@ -115,9 +111,6 @@ class ClientFacts:
 
     Attributes:
         entries: number of its entries that can match a topic of the shard.
-        everything: it asks for every topic.
-        version: of its last request.
-        place: of its last request; None if unknown.
     """
 
     group: str
@@ -131,12 +124,7 @@ class ClientFacts:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A lite topic.
-
-    Attributes:
-        tags, properties: for selectors.
-        deadline: time at which it expires, in milliseconds since the epoch; None for never.
-    """
+    """A lite topic; it expires at its deadline, in milliseconds since the epoch; None for never."""
 
     topic: str
     tags: str | None = None
@@ -146,11 +134,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class QuotaFacts:
-    """Quota of a client on one shard.
-
-    Attributes:
-        share: part of it that counts on this shard.
-    """
+    """Quota of a client, and the share of it that counts on one shard."""
 
     quota: int
     share: int
@@ -161,7 +145,6 @@ class PairFacts:
     """Reason why a client receives a topic or not, from the state of its shard.
 
     Attributes:
-        reason: the same as a sentence.
         decided_by: event behind it; None if the state contains none.
         entries: entries that match; if none does, the nearest.
         holder: client of the exclusive group that holds the topic.
@@ -209,8 +192,6 @@ class SubscriptionFacts:
 
     Attributes:
         entry: name or pattern; None for every topic of the parent.
-        dialect: how it is read; None for a name.
-        place: of the request that brought it.
     """
 
     group: str
@@ -247,11 +228,7 @@ class TopicDetails:
 
 @dataclass(frozen=True, slots=True)
 class BindingFacts:
-    """Binding of a group to its parent.
-
-    Attributes:
-        place: of the event that bound it.
-    """
+    """Binding of a group to its parent, by the event at a place."""
 
     group: str
     parent: str
@@ -260,13 +237,7 @@ class BindingFacts:
 
 @dataclass(frozen=True, slots=True)
 class LeaseFacts:
-    """A client, over all parents.
-
-    Attributes:
-        parents: on which it may be in session.
-        place: of its last request.
-        last_request: time of that, in milliseconds since the epoch.
-    """
+    """A client, over all parents on which it may be in session, and the time of its last request in ms."""
 
     group: str
     client: str
@@ -316,7 +287,6 @@ class PlannedEffect:
     """Effect of a planned event on one key.
 
     Attributes:
-        ignored: reasons for which it would be ignored.
         echoes: records that the coordinator would write to the inputs, each with its stream.
         cursor: place from which counting continues; None if everything is counted.
         wide: group and id of the clients for which it continues.

@@ -50,10 +50,9 @@ Check = Callable[[SingleEvent, int], None]
 
 
 def read(question: Question, topic: str, timestamp: int, check: Check | None = None) -> Planned:
-    """Return the events of a planned record at this time; `topic` is the Kafka topic of its stream.
+    """Return the events of a planned record at a time, and its problems.
 
-    Raises:
-        ValueError: the stream is not an input stream.
+    Raises `ValueError` if the stream is not an input stream; `topic` is its Kafka topic.
     """
     stream = Stream(question.stream or "")
     entries: Any = question.record.get("subscriptionSet") if stream is Stream.SUBSCRIPTIONS else None

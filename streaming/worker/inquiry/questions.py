@@ -40,11 +40,9 @@ class Question:
 
     Attributes:
         id: chosen by the sender; the answer repeats it.
-        client: id of a client; None for any.
         pattern: only items whose names it matches; None for all.
         cursor: place from which a list continues, from a former answer.
         limit: maximum number of items of a list.
-        stream: input stream of a planned event.
     """
 
     id: str
@@ -74,11 +72,7 @@ class Question:
 
 
 def parse_question(fields: Mapping[str, Any]) -> Question:
-    """Return a question of a clock record.
-
-    Raises:
-        Rejected: the fields are not a valid question.
-    """
+    """Return a question of a clock record; raise `Rejected`."""
     kinds: dict[str, type] = {
         **dict.fromkeys(("id", "ask", "client", "group", "topic", "pattern", "dialect", "stream"), str),
         **dict.fromkeys(("cursor", "limit"), int),
