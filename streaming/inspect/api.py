@@ -48,11 +48,7 @@ _SHOWN: Final = 5
 
 
 class Filter(NamedTuple):
-    """Selection of items of a list.
-
-    Attributes:
-        pattern: pattern of their names, or a name; for subscriptions, of the entries.
-    """
+    """Selection of items of a list by their names, or subscriptions by their entries: a pattern or a name."""
 
     pattern: str | None = None
     dialect: str = "lite"
@@ -68,8 +64,6 @@ class Explanation:
     """Why a client does or does not receive a topic.
 
     Attributes:
-        binding: of the group; None if it has none.
-        lease: of the client, over all parents; None if it has none.
         lease_left_ms: time in milliseconds until the lease expires, as of the last tick; None if it never expires.
     """
 
@@ -215,12 +209,7 @@ class Inspector:
         return _read(TopicDetails, self._ask(Question("", Ask.TOPIC, topic=name), [key])[key].value)
 
     def plan(self, record: Mapping[str, Any] | bytes, stream: Stream | None = None) -> DryRun:
-        """Return the effect that an event would have now.
-
-        Args:
-            record: the event, as the bytes of its value or as a Python object.
-            stream: input stream of the event; None to infer it from the fields.
-        """
+        """Return the effect of an event now; None infers its stream from the fields."""
 
         def ask(question: Question, keys: Collection[Key]) -> list[PlannedEffect]:
             return [_read(PlannedEffect, answer.value) for answer in self._ask(question, keys).values()]

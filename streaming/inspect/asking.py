@@ -27,12 +27,7 @@ BUCKET_KEYS: Final = [(COORDINATOR, number) for number in range(BUCKETS)]
 
 
 class KeyAnswer(NamedTuple):
-    """Answer of one key.
-
-    Attributes:
-        shards: number of shards of the parent.
-        depth: number of leading segments of a topic that select its shard.
-    """
+    """Answer of one key, with the number of shards of its parent, and of the segments that select one."""
 
     value: Any
     shards: int = 1
@@ -42,9 +37,7 @@ class KeyAnswer(NamedTuple):
 class Inquirer:
     """Client that sends questions to a job. Not thread-safe.
 
-    Args:
-        settings: addresses, topics and client options; the checkpoint is ignored.
-        timeout: time in seconds to wait for answers.
+    The timeout in seconds is for all answers; the checkpoint in the settings is ignored.
     """
 
     def __init__(self, settings: Settings, timeout: float = ANSWER_SECONDS) -> None:
@@ -61,11 +54,9 @@ class Inquirer:
         self._reader.__exit__()
 
     def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
-        """Send a question to keys, and return their answers.
+        """Send a question with a new id to keys, and return their answers.
 
-        Args:
-            question: the question, with a new id.
-            keys: keys that should answer; the coordinator's buckets must be queried together.
+        The coordinator's buckets must be queried together.
 
         Raises:
             Unanswered: an answer is missing after the timeout.

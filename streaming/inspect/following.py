@@ -17,9 +17,7 @@ from streaming.worker.inquiry.model import EventPlace
 class Chosen(NamedTuple):
     """Selection of updates; None for any.
 
-    Attributes:
-        topic: pattern of lite topics, or a name.
-        source: event that caused the update; its entry is ignored.
+    The topic is a name or a pattern; of the source, the entry is ignored.
     """
 
     parent: str | None = None
@@ -31,12 +29,7 @@ class Chosen(NamedTuple):
     source: EventPlace | None = None
 
     def predicate(self) -> Callable[[dict[str, Any]], bool]:
-        """Return the predicate of chosen updates.
-
-        Raises:
-            InvalidPattern: the pattern is invalid in its dialect.
-            UnknownDialect: no dialect has this name.
-        """
+        """Return the predicate; raise `InvalidPattern` or `UnknownDialect`."""
         names = {"parentTopic": self.parent, "group": self.group, "clientId": self.client, "op": self.op}
         wanted = {field: name for field, name in names.items() if name is not None}
         text, source = self.topic, self.source
@@ -60,7 +53,6 @@ class UpdatesFollower:
     """Follower of the updates topic, as a context manager. It commits no offsets and joins no group.
 
     Args:
-        settings: addresses, topics and client options.
         offset: first offset of each partition, or a negative distance from its end; None for its end.
         since: time in milliseconds since the epoch instead of the offset.
     """

@@ -75,13 +75,7 @@ class DryRun:
 
 
 class PlannedRecord(NamedTuple):
-    """Result of parsing a record as in the job.
-
-    Attributes:
-        record: the applied entries; None if there are none.
-        problems: dead letters.
-        ignored: reasons why other entries have no effect.
-    """
+    """Entries of a record that the job would apply, its dead letters, and why other entries have no effect."""
 
     record: dict[str, Any] | None
     problems: tuple[PlannedProblem, ...] = ()
@@ -200,12 +194,7 @@ def _together(parent: str, effects: list[PlannedEffect]) -> ParentEffect:
 
 
 def send(settings: Settings, stream: Stream, record: Mapping[str, Any] | bytes) -> EventPlace:
-    """Write an event, and return its place.
-
-    Args:
-        settings: addresses, topics, client options, and bounds of records.
-        stream: input stream of the event.
-        record: the event, as the bytes of its value or as a Python object.
+    """Write an event, and return its place; bytes are the value of the record.
 
     Raises:
         QuestionRefused: the event, or an entry of it, would become a dead letter.
