@@ -36,11 +36,9 @@ class BatchReport(NamedTuple):
     """A committed micro-batch.
 
     Attributes:
-        records: number of records that it has read.
         ended: time of its commit, in seconds since the epoch.
         phases: seconds of each phase, by Spark's name.
         counts: number of updates, dead letters and ignored entries, by kind.
-        state_keys: number of keys with a state.
         state_bytes: memory of Spark's state stores, in bytes.
     """
 
@@ -83,9 +81,6 @@ class LagMeter:
 
     The lag of a partition in seconds is the smaller of two upper bounds: the time since the last look without unread
     records, and the age of the newest record that was read.
-
-    Args:
-        now: returns the time in seconds since the epoch.
     """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:

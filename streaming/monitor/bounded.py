@@ -53,13 +53,7 @@ log = logging.getLogger("reexpand")
 
 
 class BoundedServer(uvicorn.Server):
-    """Server whose clients cannot exhaust its file descriptors or its log.
-
-    Args:
-        app: the application.
-        always: paths that are answered regardless of the number of running requests.
-        options: additional uvicorn options.
-    """
+    """Server whose clients cannot exhaust its file descriptors or its log; `always` are paths without a limit."""
 
     def __init__(self, app: "ASGIApp", always: Collection[str] = (), **options: Any) -> None:
         config = uvicorn.Config(
@@ -90,11 +84,7 @@ class BoundedServer(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
-    """A connection.
-
-    Attributes:
-        since: monotonic start time of its current step: a request, a response, or the idle time after it.
-    """
+    """A connection; `since` is the monotonic start of its current request, response, or idle time after it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -165,12 +155,7 @@ def _opened(state: ServerState) -> list[_Connection]:
 
 
 class Turns:
-    """Middleware that rejects requests beyond `RUNNING`. Started responses do not count.
-
-    Args:
-        app: the application.
-        always: paths without a limit, whose responses take no time.
-    """
+    """Middleware that rejects requests beyond `RUNNING`, except to some paths. Started responses do not count."""
 
     def __init__(self, app: "ASGIApp", always: Collection[str] = ()) -> None:
         self._app = app

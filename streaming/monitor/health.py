@@ -28,13 +28,7 @@ class Condition(StrEnum):
 
 
 class Answer(NamedTuple):
-    """Response to a probe.
-
-    Attributes:
-        condition: condition of the job.
-        reason: the condition as a sentence.
-        details: additional facts.
-    """
+    """Response to a probe: condition of the job, the same as a sentence, and additional facts."""
 
     condition: Condition
     reason: str
@@ -48,8 +42,7 @@ class Answer(NamedTuple):
     def is_ready(self, *, as_holder: bool = False) -> bool:
         """Return True if the job writes updates in time, or is a standby.
 
-        Args:
-            as_holder: exclude standbys.
+        `as_holder` excludes standbys.
         """
         return self.condition is Condition.READY or (self.condition is Condition.STANDING_BY and not as_holder)
 
@@ -60,12 +53,7 @@ class Answer(NamedTuple):
 
 
 class Health:
-    """Thread-safe condition of a job.
-
-    Args:
-        hang_seconds: time after which a micro-batch counts as hung.
-        now: returns a monotonic time in seconds.
-    """
+    """Thread-safe condition of a job, whose micro-batches count as hung after `hang_seconds`."""
 
     def __init__(self, hang_seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()

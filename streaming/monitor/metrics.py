@@ -40,14 +40,7 @@ class WeightedHistogram(Histogram):
 
 
 class Metrics(Collector):
-    """Metrics of the job. Gauges of health, lag, shards and memory are computed at each scrape.
-
-    Args:
-        health: condition of the job.
-        lag: lag of the inputs.
-        memory: returns the memory of the job's processes in bytes, by kind.
-        spark: version of Spark.
-    """
+    """Metrics of the job. Gauges of health, lag, shards and memory are computed at each scrape."""
 
     def __init__(
         self, health: Health, lag: LagMeter, memory: Callable[[], Mapping[str, int]], spark: str = "unknown"

@@ -41,15 +41,7 @@ _LEAST_LENGTH: Final = 16
 
 
 class HttpServer:
-    """HTTP server, as a context manager.
-
-    Args:
-        address: host and port to listen on.
-        routes: routes and mounts of the application, in order. Each checks access itself.
-
-    Attributes:
-        url: URL of the server; None if it is not running.
-    """
+    """HTTP server, as a context manager; `url` is None if it is not running. Each route checks access itself."""
 
     def __init__(self, address: Address, routes: Sequence[BaseRoute]) -> None:
         self._address = address
@@ -89,10 +81,7 @@ class HttpServer:
 def routes(registry: CollectorRegistry, health: Health, *, local: bool = False) -> list[BaseRoute]:
     """Return the routes `/metrics`, `/healthz` and `/readyz`.
 
-    Args:
-        registry: the metrics.
-        health: condition of the job.
-        local: answer only requests for a loopback name, to protect from DNS rebinding.
+    A local server answers only requests for a loopback name, to protect from DNS rebinding.
     """
     threads = anyio.CapacityLimiter(_COLLECTED_AT_ONCE)
 
@@ -123,11 +112,7 @@ def routes(registry: CollectorRegistry, health: Health, *, local: bool = False) 
 
 
 def read_token(file: Path | None) -> str | None:
-    """Return the token from a file or the environment; None if there is none.
-
-    Raises:
-        ConfigInvalid: the token cannot be read or is invalid.
-    """
+    """Return the token from a file or the environment; raise `ConfigInvalid`."""
     if file is not None:
         return token_of_file(file)
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
@@ -144,14 +129,9 @@ def token_of_file(file: Path) -> str:
 
 
 def checked_token(token: str, source: object) -> str:
-    """Check a token, and return it without surrounding whitespace.
+    """Return a stripped token; raise `ConfigInvalid` if short or not ASCII.
 
-    Args:
-        token: the token.
-        source: its file or variable, for the error.
-
-    Raises:
-        ConfigInvalid: the token is too short or not ASCII. The error does not contain it.
+    The error contains the source, a file or variable, and not the token.
     """
     token = token.strip()
     if len(token) < _LEAST_LENGTH or not token.isascii():
