@@ -42,10 +42,7 @@ _POLL_SECONDS = 0.2
 
 
 class Limit:
-    """Limit for the end of a job after `stop` is set, as a context manager.
-
-    It kills Spark's JVM, and suppresses the failures that this causes.
-    """
+    """Limit for the end of a job after `stop` is set: it kills Spark's JVM, and suppresses the failures of that."""
 
     def __init__(self, stop: threading.Event, seconds: float = LIMIT_SECONDS) -> None:
         self._stop, self._seconds, self._is_over = stop, seconds, threading.Event()

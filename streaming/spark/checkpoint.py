@@ -57,7 +57,6 @@ class QueryProgress:
         begun: True if a micro-batch was planned, so that updates may have been written.
         read: offsets up to which committed micro-batches have read.
         planned: offsets up to which the latest planned micro-batch reads.
-        micro_batches: number of planned micro-batches.
     """
 
     begun: bool = False
@@ -70,10 +69,7 @@ class QueryProgress:
 class Agreement:
     """Values on which a checkpoint and the settings agree.
 
-    Attributes:
-        checkpoint_id: name of the checkpoint in Kafka; generated if it has none.
-        shuffle_partitions: number of state partitions.
-        topics: Kafka topics of the checkpoint, by role; none if it is new or of an older release.
+    The id is generated if the checkpoint has none. It has no topics, by role, if it is new or of an older release.
     """
 
     checkpoint_id: str
@@ -111,11 +107,7 @@ class CheckpointFiles:
         return bool(self._call(self._manager.exists, self._in_checkpoint(name)))
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Return the content of a file; raise `OSError` if it cannot be read."""
         try:
             stream = self._call(self._manager.open, self._in_checkpoint(name))
             try:
@@ -139,11 +131,7 @@ class CheckpointFiles:
         self._put(name, content, replaces=True)
 
     def create(self, name: str, content: bytes) -> None:
-        """Create a file atomically, as far as the file system supports this.
-
-        Raises:
-            FileExistsError: a file of that name exists.
-        """
+        """Create a file atomically, if possible; raise `FileExistsError`."""
         try:
             self._put(name, content, replaces=False)
         except Py4JJavaError as error:
@@ -185,9 +173,9 @@ class CheckpointFiles:
 
 
 def absolute(checkpoint: str) -> str:
-    """Return the absolute path of a local checkpoint, since executors run in other folders.
+    """Return the absolute path of a local checkpoint, or a URI as it is.
 
-    A URI is returned as it is.
+    Executors run in other folders.
     """
     scheme, colon, rest = checkpoint.partition(":")
     if scheme in s3.SCHEMES and colon:
@@ -201,10 +189,9 @@ def for_java(checkpoint: str) -> str:
 
 
 def read_note(files: CheckpointFiles, location: str, name: str, parse: Callable[[bytes], T], remedy: str) -> T | None:
-    """Return the parsed note of the checkpoint at a location; None if it has none.
+    """Return a parsed note at a location, None without one.
 
-    Raises:
-        CheckpointMismatch: the note cannot be read; the message ends with the remedy.
+    Raises `CheckpointMismatch` with the remedy if the note cannot be read.
     """
     return _parsed(files, location, name, parse, remedy) if files.exists(name) else None
 
@@ -238,12 +225,10 @@ def identity(settings: Settings, shuffle_partitions: int) -> dict[str, Any]:
 
 
 def agree(spark: SparkSession, settings: Settings) -> Agreement:
-    """Compare the settings with the identity of the checkpoint, and write nothing.
+    """Compare the settings with the identity of the checkpoint; write nothing.
 
-    The number of state partitions is the configured one, the checkpoint's, or the default, in this order.
-
-    Raises:
-        CheckpointMismatch: settings differ (the message names each), or the identity is missing or cannot be read.
+    The number of state partitions is the configured one, the checkpoint's, or the default, in this order. Raises
+    `CheckpointMismatch` if settings differ, or if the identity is missing or cannot be read.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
     fixed = _read(files, settings.checkpoint)
@@ -269,11 +254,7 @@ def agree(spark: SparkSession, settings: Settings) -> Agreement:
 
 
 def progress(spark: SparkSession, settings: Settings) -> QueryProgress:
-    """Return how far the query of a checkpoint has come.
-
-    Raises:
-        CheckpointMismatch: a file of the query cannot be read.
-    """
+    """Return the progress of a checkpoint's query; raise `CheckpointMismatch`."""
     files = CheckpointFiles(spark, settings.checkpoint)
     logged = _logged(files)
     if not logged:
@@ -284,10 +265,9 @@ def progress(spark: SparkSession, settings: Settings) -> QueryProgress:
 
 
 def move(spark: SparkSession, settings: Settings, topic: str, ends: Mapping[int, int]) -> None:
-    """Move a query that has begun to the ends of a topic, from which its next micro-batch reads.
+    """Let a query that has begun go on at the ends of a topic.
 
-    Raises:
-        CheckpointMismatch: a file of the query cannot be read.
+    Raises `CheckpointMismatch` if a file of the query cannot be read.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
     for name in _logged(files):
@@ -297,12 +277,10 @@ def move(spark: SparkSession, settings: Settings, topic: str, ends: Mapping[int,
 
 
 def fix(spark: SparkSession, settings: Settings, agreed: Agreement, topics: Mapping[str, NotedTopic]) -> None:
-    """Write the identity of a checkpoint, after `agree`, if it is new, of a former format, or lacks a topic or an id.
+    """Write the identity of a checkpoint after `agree`, if something is new.
 
-    Former releases cannot read the checkpoint from then on.
-
-    Raises:
-        CheckpointInUse: another driver has begun on the new checkpoint in the meantime.
+    Former releases cannot read the checkpoint from then on. Raises `CheckpointInUse` if another driver has begun on the
+    new checkpoint in the meantime.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
     noted = {role: topic._asdict() for role, topic in sorted(topics.items())}
@@ -326,7 +304,7 @@ def just_begun(settings: Settings) -> CheckpointInUse:
 
 
 def _logged(files: CheckpointFiles) -> list[str]:
-    """Return the files from which the next micro-batch takes its offsets: its begin and its planned end.
+    """Return the files of the next offsets: its begin and its planned end.
 
     Both are the same file if all planned micro-batches are committed; there is none if none was planned.
     """

@@ -52,12 +52,10 @@ _COMPLAINT_SECONDS = 60
 def prepare(
     spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: NotedTopic | None, progress: QueryProgress
 ) -> None:
-    """Let the broker stamp the clock topic's records, and go on with a new topic if `noted` was lost.
+    """Let the broker stamp the clock topic's records, and replace a lost topic.
 
-    `noted` is the clock topic of the checkpoint, or None if the checkpoint is new, or of a former release.
-
-    Raises:
-        KafkaUnavailable: no broker answers.
+    `noted` is the clock topic of the checkpoint, or None if the checkpoint is new, or of a former release. Raises
+    `KafkaUnavailable`.
     """
     _set_brokers_time(settings, admin)
     if not progress.begun:
@@ -73,13 +71,10 @@ def prepare(
 
 
 def remind(spark: SparkSession, settings: Settings) -> None:
-    """Write the alarms for which shards wait again, if the clock topic was lost before this start.
+    """Write alarms again if the clock topic was lost; raise `NotWritten`.
 
     The running query must have committed a micro-batch: then the states contain all alarms that were written to the
     lost topic.
-
-    Raises:
-        NotWritten: Kafka did not take an alarm.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
     if not (files.exists(NOTE) and orjson.loads(files.read(NOTE))[_REMIND]):
@@ -156,11 +151,7 @@ class Clock:
         return self._failure is not None
 
     def check(self) -> None:
-        """Raise the error that has ended the thread, if any.
-
-        Raises:
-            JobFailed: time passes no more.
-        """
+        """Raise `JobFailed` if an error has ended the thread."""
         if self._failure is not None:
             reason = str(self._failure).partition("\n")[0]
             raise JobFailed(

@@ -42,9 +42,7 @@ class Precautions(NamedTuple):
     """Precautions of a query against records that exhaust the JVM, and entries that kill or hang workers.
 
     Attributes:
-        decisions: decisions about entries that are not read yet.
         repeated: number of the micro-batch that failed before, whose keys are rehearsed; -1 for none.
-        bounded: read records with bounded memory.
     """
 
     decisions: tuple[Decision, ...] = ()
@@ -67,14 +65,8 @@ def expand(
 ) -> DataFrame:
     """Return the output rows of all keys, and renew the state of each key.
 
-    Args:
-        routed: input rows (see `streaming.spark.route.route`).
-        settings: settings of the job.
-        signer: signer of the records that the job writes to its own inputs; None takes any record for the job's own.
-        silent: return only records for the job's own inputs.
-        answers: the topic of answers can be written.
-        adopts: keys begin with the states in their archives.
-        precautions: precautions against entries that kill or hang workers.
+    Without a signer, any record counts as the job's own. `silent` returns only records for the job's own inputs;
+    `adopts` lets keys begin with the states in their archives.
     """
     config = WorkerConfig(
         settings.inputs,

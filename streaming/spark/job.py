@@ -27,15 +27,8 @@ def start(
 ) -> StreamingQuery:
     """Start the query on a session from `streaming.spark.session.build`.
 
-    Args:
-        spark: session of the job.
-        settings: settings of the job.
-        admin: Kafka, with all of the job's client options.
-        fence: identity that the driver writes under.
-        silent: write neither updates nor dead letters; the state takes them as written.
-        answers: the topic of answers can be written.
-        adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
-        precautions: precautions against records and entries that end the job.
+    `silent` writes neither updates nor dead letters; the state takes them as written. `adopted` are positions that the
+    states have read with which a new checkpoint begins.
     """
     beginning = positions.beginning(admin, settings, adopted)  # the first records, or those behind the adopted states
     # Kafka records of all input streams
@@ -59,14 +52,10 @@ def read(
     bounded: bool = False,
     budget: int | None = None,
 ) -> DataFrame:
-    """Read all input streams through one Kafka source, so that each micro-batch is a consistent cut.
+    """Read all inputs through one source, so a micro-batch is a consistent cut.
 
-    Args:
-        spark: session of the job.
-        settings: settings of the job.
-        beginning: first offsets of a new checkpoint, from `positions.beginning`.
-        bounded: read records of any size with little memory; values beyond all bounds are cut.
-        budget: size in bytes of the values of a micro-batch; by default `route.micro_batch_bytes`.
+    `bounded` reads records of any size with little memory, and cuts values beyond all bounds. The budget is the size in
+    bytes of the values of a micro-batch; by default `route.micro_batch_bytes`.
     """
     options = {
         "subscribe": ",".join(settings.inputs),

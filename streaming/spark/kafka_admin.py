@@ -37,13 +37,8 @@ _LOOK_SECONDS = 0.1
 class KafkaAdmin:
     """Kafka's administration client, as a context manager.
 
-    All methods raise `KafkaUnavailable` if Kafka does not answer, or refuses a request.
-
-    Args:
-        spark: session in whose JVM the client runs.
-        settings: settings of the job.
-        timeout_ms: longest wait for an answer, in milliseconds.
-        is_over: predicate that ends the wait for a first broker early, without an exception.
+    All methods raise `KafkaUnavailable` if Kafka does not answer within the timeout in milliseconds, or refuses a
+    request. `is_over` ends the wait for a first broker early, without an exception.
     """
 
     def __init__(
@@ -203,7 +198,7 @@ class KafkaAdmin:
         return self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all())
 
     def markers(self, groups: Collection[str]) -> dict[str, int]:
-        """Return the number of micro-batches that each state partition has written, by the group of its marker.
+        """Return how many micro-batches each partition has written, by marker.
 
         See `jvm/reexpand/FencedProducer.java`.
         """
@@ -286,10 +281,9 @@ class KafkaAdmin:
 
 
 def written(settings: Settings, admin: KafkaAdmin, producers: Sequence[str]) -> list[int] | None:
-    """Return the number of micro-batches that each state partition has written; it writes nothing from then on.
+    """Return how many micro-batches each state partition has written; fence it.
 
-    The result is None if it is not known, because the job writes at least once. The producers have the names of the
-    state partitions (see `Agreement.partition_names`).
+    The result is None if the job writes at least once. See `Agreement.partition_names` for the names of producers.
     """
     if settings.delivery != "exactly-once":
         return None

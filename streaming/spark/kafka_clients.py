@@ -79,7 +79,7 @@ class Producer:
         self._producer.close()
 
     def send(self, topic: str, key: str, value: str) -> int:
-        """Write a record, wait until Kafka has it, and return its timestamp in milliseconds.
+        """Write a record, wait until Kafka has it, and return its time in ms.
 
         That is the broker's time if the topic has `message.timestamp.type=LogAppendTime`, else this machine's.
         """

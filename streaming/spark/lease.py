@@ -39,7 +39,6 @@ class Holder(NamedTuple):
         generation: number of the driver; larger for each later driver of the same checkpoint.
         since: time of its start, with the zone.
         process: unique name of the process on this machine and in its containers; empty if unknown.
-        released: True once it has ended in order.
         spark: unique name of its Spark's JVM, which may outlive it for a moment.
     """
 
@@ -132,10 +131,7 @@ _Look = tuple[int, Holder] | None
 class Lease:
     """The right to write for a checkpoint, as a context manager that releases it.
 
-    Args:
-        spark: session in whose JVM the Kafka clients run.
-        settings: settings of the job; the broker keeps the lease under the name of the clock's topic.
-        checkpoint_id: id of the checkpoint.
+    The broker keeps it under the name of the clock's topic.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, checkpoint_id: str) -> None:
@@ -186,9 +182,9 @@ class Lease:
         return "in order" if self._former.released else "crashed"
 
     def wait_until_free(self, stop: threading.Event) -> bool:
-        """Wait until the holder has ended, or is silent for `LEASE_SECONDS`; return False if `stop` is set before.
+        """Wait until the holder is gone or silent; return False on `stop`.
 
-        While no broker answers, the holder does not count as silent.
+        Silent is `LEASE_SECONDS` without a beat. While no broker answers, the holder does not count as silent.
         """
         last: _Look = None
         heard = time.monotonic()
@@ -209,10 +205,9 @@ class Lease:
         return False
 
     def is_abandoned(self) -> bool:
-        """Return whether a driver has held the lease and is gone; if in doubt, watch it for `LEASE_SECONDS`.
+        """Return whether a driver has held the lease and is gone.
 
-        Raises:
-            KafkaUnavailable: no broker answers.
+        If in doubt, it is watched for `LEASE_SECONDS`. Raises `KafkaUnavailable`.
         """
         try:
             return self._call(lambda: self._wait_for_end_of_holder(_TAKE_OVER)) is not None
@@ -220,14 +215,10 @@ class Lease:
             return False
 
     def acquire(self, *, take_over: bool, way_out: str = _TAKE_OVER) -> None:
-        """Hold the lease until the end of the context; do nothing if this driver has it already.
-
-        Args:
-            take_over: replace the holder, whether it lives or not.
-            way_out: advice if another driver lives, as a sentence.
+        """Hold the lease until the end of the context, if not held already.
 
         Raises:
-            CheckpointInUse: another driver lives; the message names it.
+            CheckpointInUse: another driver lives, without `take_over`; the message names it, and ends with `way_out`.
             KafkaUnavailable: no broker answers, or it refuses.
         """
         if self._mine is None:

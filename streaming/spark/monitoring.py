@@ -253,7 +253,7 @@ class QueryMonitor:
 
 
 def add_up(progress: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
-    """Add up the counts in Spark's progress of a micro-batch, and return them with the facts of the keys.
+    """Return Spark's counts of a micro-batch, added up, and facts of its keys.
 
     Counts are output records by kind, and ignored entries by reason.
     """
@@ -268,10 +268,9 @@ def add_up(progress: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
 
 
 def take_failures(counts: Counter[str]) -> list[tuple[str, int, int, int, str]]:
-    """Remove the entries that raised an exception from counts.
+    """Remove the failed entries from counts, and return them in order.
 
-    Returns:
-        Kafka topic, partition, offset, position in the record, and message of each, in the order of their places.
+    Each has Kafka topic, partition, offset, position in the record, and message.
     """
     return sorted(tuple(each) for each in _taken(counts, OutputKind.FAILURE))
 
@@ -285,15 +284,13 @@ def _taken(counts: Counter[str], start: str) -> list[Any]:
 
 
 class Report:
-    """One log line for each micro-batch.
+    """One log line for each micro-batch, which is passed to `follow`.
 
     Its level is INFO if there were updates, dead letters or ignored entries, else DEBUG: an idle job has a micro-batch
     for each of its ticks.
 
-    The report polls the query. Spark would call a listener for each micro-batch through Py4J, which then looks for
-    each name that Python uses in all jars: a third of the JVM's CPU at 20 events per second.
-
-    `follow` is called with each micro-batch.
+    The report polls the query. Spark would call a listener for each micro-batch through Py4J, which then looks for each
+    name that Python uses in all jars: a third of the JVM's CPU at 20 events per second.
     """
 
     def __init__(self, query: StreamingQuery, follow: Callable[[BatchReport], None] | None = None) -> None:

@@ -49,13 +49,11 @@ REBUILD: Final = "rebuild.json"
 
 
 def note_limits(spark: SparkSession, settings: Settings, adopted: Offsets | None = None) -> None:
-    """Note the limits of the settings in the checkpoint, unless its latest limits are the same.
+    """Note the limits in the checkpoint, unless its latest are the same.
 
     A checkpoint that a former release has begun has no note: its former limits are assumed to be the present limits.
-    `adopted` are the positions that the states have read with which a new checkpoint begins.
-
-    Raises:
-        CheckpointMismatch: the note cannot be read.
+    `adopted` are the positions that the states have read with which a new checkpoint begins. Raises
+    `CheckpointMismatch` if the note cannot be read.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
     known = read_note(files, settings.checkpoint, LIMITS, parse, f"{_RESTORE} writes a new one.") or ()
@@ -171,10 +169,6 @@ class RebuildNote:
     Attributes:
         updates: updates topic for which the checkpoint is made.
         begins_at: positions that the states have read with which it begins, as JSON; empty without such states.
-        added: number of ADDs that the rebuild wrote.
-        removed: number of REMOVEs that it wrote.
-        rows: number of rows that hold.
-        seconds: time that it took.
         successor: checkpoint that replaces it; empty if none does.
     """
 
@@ -189,11 +183,7 @@ class RebuildNote:
 
     @staticmethod
     def read(files: CheckpointFiles, checkpoint: str) -> "RebuildNote | None":
-        """Return the note of a checkpoint; None if there is none.
-
-        Raises:
-            CheckpointMismatch: it cannot be read.
-        """
+        """Return the note of a checkpoint, if any; raise `CheckpointMismatch`."""
 
         def parse(content: bytes) -> RebuildNote:
             found = orjson.loads(content)

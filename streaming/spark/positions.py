@@ -53,18 +53,11 @@ def unread(wanted: Offsets, read: Offsets) -> list[str]:
 
 
 def beginning(admin: KafkaAdmin, settings: Settings, adopted: Offsets | None = None) -> str:
-    """Return the first offsets of a new checkpoint, as an option of Spark's Kafka source.
+    """Return the first offsets of a new checkpoint for Spark's Kafka source.
 
-    It reads all events, but no earlier records of the clock: ticks, alarms and wakes are made of the events, and a new
-    checkpoint makes its own. Spark ignores this option for a checkpoint that has begun.
-
-    Args:
-        admin: Kafka, with all of the job's client options.
-        settings: settings of the job.
-        adopted: positions that the states have read with which the checkpoint begins: it goes on from there.
-
-    Raises:
-        KafkaUnavailable: no broker answers, or a topic does not exist.
+    It reads all events, or goes on at adopted positions, but no earlier records of the clock: ticks, alarms and wakes
+    are made of the events, and a new checkpoint makes its own. Spark ignores this option for a checkpoint that has
+    begun. Raises `KafkaUnavailable`, also if a topic does not exist.
     """
     found = admin.ends(settings.inputs, "READ_COMMITTED")  # Spark refuses to begin behind the records that it can read
     events = {topic: dict.fromkeys(offsets, _EARLIEST) for topic, offsets in found.items()}
@@ -95,11 +88,7 @@ class InputEnds:
         self._future = self._admin.asked_ends(self._request)
 
     def answer(self) -> Offsets | None:
-        """Return the ends; None as long as there is no answer.
-
-        Raises:
-            KafkaUnavailable: Kafka did not answer.
-        """
+        """Return the ends, None without an answer yet; raise `KafkaUnavailable`."""
         if self._future is None or not self._future.isDone():
             return None
         future, self._future = self._future, None
@@ -121,14 +110,10 @@ class CommittedPositions:
         self._future: Any = None
 
     def commit(self, read: Offsets, *, again: bool = False) -> None:
-        """Commit changed positions without waiting, unless a commit is in flight.
+        """Commit changed positions without waiting, unless one is in flight.
 
-        Args:
-            read: positions up to which micro-batches have read.
-            again: commit those as well that have not changed: Kafka forgets them after some days.
-
-        Raises:
-            KafkaUnavailable: the last commit failed.
+        `again` commits unchanged ones as well: Kafka forgets them after some days. Raises `KafkaUnavailable` if the
+        last commit failed.
         """
         if self._future is not None:
             if not self._future.isDone():

@@ -43,18 +43,11 @@ def provide(
     rebuilding: bool = False,
     adopted: Offsets | None = None,
 ) -> dict[str, NotedTopic]:
-    """Check the topics against the checkpoint, create missing topics, and return all topics by role.
+    """Check the topics against the checkpoint, create missing ones, return all.
 
-    Nothing is created for a checkpoint that has written before, dead letters excepted: it would not fit.
-
-    Args:
-        spark: session of the job.
-        settings: settings of the job.
-        admin: Kafka, with all of the job's client options.
-        agreed: identity of the checkpoint; without topics if any topics are accepted.
-        progress: how far its query has come.
-        rebuilding: the checkpoint is rebuilt for an updates topic that may hold anything.
-        adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
+    Nothing is created for a checkpoint that has written before, dead letters excepted: it would not fit. Without topics
+    in `agreed`, any topics are accepted; a rebuild accepts any content of the updates topic. `adopted` are positions
+    that the states have read with which a new checkpoint begins.
 
     Raises:
         ConfigInvalid: a topic is missing whose name resembles an existing name.
@@ -110,10 +103,9 @@ def _check_new(
 
 
 def lacking(admin: KafkaAdmin, settings: Settings, group: str) -> list[Grant]:
-    """Return the job user's missing permissions for topics and the checkpoint's group, if the broker reports them.
+    """Return the user's missing permissions, if the broker reports them.
 
-    Raises:
-        KafkaUnavailable: no broker answers.
+    They are for topics and the checkpoint's group. Raises `KafkaUnavailable`.
     """
     needed = grants("job", settings)
     topics = admin.allowed_on_topics({grant.name for grant in needed if grant.kind == "TOPIC"})
@@ -174,15 +166,12 @@ def provide_answers(admin: KafkaAdmin, settings: Settings) -> bool:
 
 
 def end_abandoned(spark: SparkSession, settings: Settings, admin: KafkaAdmin) -> None:
-    """End the open transactions of each checkpoint whose driver has held the lease at this clock topic, and is gone.
+    """End the open transactions of checkpoints whose drivers are gone.
 
-    The next driver of a checkpoint ends the transactions that its predecessor left open. If the checkpoint is lost, so
-    is its id. Until the broker aborted the transaction, after 15 minutes, a new checkpoint could not read past it.
-
-    A driver that only seems to be gone loses no more than its running micro-batch, which its next start repeats.
-
-    Raises:
-        KafkaUnavailable: no broker answers.
+    They have held the lease at this clock topic. The next driver of a checkpoint ends the transactions that its
+    predecessor left open. If the checkpoint is lost, so is its id. Until the broker aborted the transaction, after 15
+    minutes, a new checkpoint could not read past it. A driver that only seems to be gone loses no more than its running
+    micro-batch, which its next start repeats. Raises `KafkaUnavailable`.
     """
     left: dict[str, list[str]] = defaultdict(list)
     for name in sorted(admin.open_transactions()):
@@ -228,11 +217,7 @@ def read_groups(path: Path | None) -> dict[str, bytes]:
 
 
 def publish_groups(spark: SparkSession, settings: Settings, events: Mapping[str, bytes]) -> None:
-    """Write group events to the group stream.
-
-    Raises:
-        NotWritten: Kafka did not take an event.
-    """
+    """Write group events to the group stream; raise `NotWritten`."""
     if not events:
         return
     with Producer(spark, settings) as producer:

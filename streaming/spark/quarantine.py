@@ -23,11 +23,7 @@ _STATE_PARTITION = "state_partition"
 
 
 def read(files: CheckpointFiles, location: str) -> Quarantine:
-    """Return the decisions of a checkpoint.
-
-    Raises:
-        CheckpointMismatch: they cannot be read.
-    """
+    """Return the decisions of a checkpoint; raise `CheckpointMismatch`."""
     remedy = "Restore the file from a copy of the checkpoint."
     return read_note(files, location, NOTE, Quarantine.parse, remedy) or Quarantine.parse(None)
 
@@ -83,7 +79,7 @@ def lethal(text: str) -> EntriesLethal | None:
 def leave_out(
     spark: SparkSession, settings: Settings, admin: KafkaAdmin, agreed: Agreement, error: EntriesLethal
 ) -> None:
-    """Note in the checkpoint that entries are left out; the query has ended, and the caller holds the lease.
+    """Note that entries are left out, after the query; the caller has the lease.
 
     Raises:
         JobFailed: no entry is to blame, or too many are.
@@ -103,12 +99,9 @@ def leave_out(
 
 
 def _decided(noted: Quarantine, details: Mapping[str, Any], written: Sequence[int]) -> Quarantine:
-    """Return the decisions with a decision about an entry.
+    """Return the decisions with one about the entry of `lethal_entries`.
 
-    Args:
-        noted: decisions so far.
-        details: the entry, as `lethal_entries` returns it.
-        written: number of micro-batches that each state partition has written; empty if it is not known.
+    `written` has the number of micro-batches that each state partition has written; it is empty if that is not known.
     """
     partition = int(details[_STATE_PARTITION])
     fields = {name: value for name, value in details.items() if name != _STATE_PARTITION}

@@ -38,14 +38,8 @@ _TICK_INTERVAL_MS = 1_000
 class Start(NamedTuple):
     """Parts of a job that is about to begin.
 
-    Attributes:
-        spark: its session.
-        settings: its settings.
-        admin: Kafka, with all of its client options.
-        lease: right to its checkpoint.
-        agreed: agreement of the checkpoint and the settings.
-        rebuilding: take the updates topic as it is, and write no updates to it.
-        adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
+    A rebuild takes the updates topic as it is, and writes no updates to it. `adopted` are positions that the states
+    have read with which a new checkpoint begins.
     """
 
     spark: SparkSession
@@ -68,16 +62,9 @@ def begin(
     take_over: bool = False,
     accept_topics: bool = False,
 ) -> tuple[Running, dict[str, NotedTopic]]:
-    """Check the checkpoint and the Kafka topics, start the query, and return it with the topics by role.
+    """Start the query after all checks; return it, and the topics by role.
 
-    Args:
-        start: parts of the job.
-        group_events: group events to write first.
-        take_over: as for `service.run`.
-        accept_topics: as for `service.run`.
-
-    Raises:
-        ReexpandError: as in `service.run`.
+    Group events are written first. The other arguments, and the errors, are those of `service.run`.
     """
     spark, settings, admin, lease, agreed, rebuilding, adopted = start
     has_clock = settings.clock in admin.names()
@@ -126,17 +113,10 @@ Watched = Callable[[StreamingQuery, Clock], tuple[Stop, QueryMonitor | None]]
 def keep_going(
     start: Start, running: Running, topics: Mapping[str, NotedTopic], signal: threading.Event, watched: Watched
 ) -> None:
-    """Supervise a query to its end; start it again without entries that kill or hang workers, or with other settings.
+    """Supervise a query to its end, and restart it if needed.
 
-    Args:
-        start: parts of the job.
-        running: the query from `begin`.
-        topics: topics from `begin`.
-        signal: set when the job is to end.
-        watched: called for each query.
-
-    Raises:
-        ReexpandError: as in `service.run`.
+    It starts again without entries that kill or hang workers, or with other settings. `watched` is called for each
+    query; `signal` is set when the job is to end. Raises `ReexpandError` as `service.run` does.
     """
     spark, settings, admin, lease, agreed, *_ = start
     watch = TopicWatch(spark, settings, admin, topics)
@@ -157,13 +137,7 @@ def keep_going(
 
 
 class InputProgress(NamedTuple):
-    """A running query, and how far it has come.
-
-    Attributes:
-        ends: returns the present ends of the inputs.
-        read: returns how far committed micro-batches have read them.
-        has_told_present: returns whether time has passed up to the start of the query.
-    """
+    """A running query: ends of the inputs, how far micro-batches have read, and whether time has reached its start."""
 
     ends: Callable[[], Offsets]
     read: Callable[[], Offsets]
@@ -177,17 +151,10 @@ def read_inputs(
     settling: Callable[[InputProgress], Callable[[], bool]],
     adopted: Offsets | None = None,
 ) -> None:
-    """Run the job without updates and dead letters until it has settled, or until a signal.
+    """Run the job without updates and dead letters until settled or a signal.
 
-    Args:
-        spark: session from `service.started`.
-        settings: settings of the job.
-        signal: set on SIGTERM and SIGINT.
-        settling: returns, for the running query, a predicate that is true once it may end.
-        adopted: positions that the states have read with which the checkpoint begins; None if it has none.
-
-    Raises:
-        ReexpandError: as in `service.run`.
+    `settling` returns, for the running query, a predicate that is true once it may end. `adopted` are positions that
+    the states have read with which the checkpoint begins. Raises `ReexpandError` as `service.run` does.
     """
     ticks = min(settings.tick_interval_ms, _TICK_INTERVAL_MS)
     settings = settings.model_copy(update={"tick_interval_ms": ticks, "pace_cpu": 0.0})
@@ -211,15 +178,9 @@ def read_inputs(
 
 @contextmanager
 def held(spark: SparkSession, settings: Settings, checkpoint_id: str, partitions: int) -> Iterator[Callable[[], None]]:
-    """Hold the lease of a former checkpoint against jobs, and end its last job's open transactions.
+    """Hold the lease of a former checkpoint, and end its open transactions.
 
     The context is a function that raises `TakenOver` if a job has started there by force.
-
-    Args:
-        spark: session from `service.started`.
-        settings: settings with the former checkpoint and its clock topic.
-        checkpoint_id: its name in Kafka.
-        partitions: number of its state partitions.
 
     Raises:
         CheckpointInUse: a driver lives.

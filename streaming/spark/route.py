@@ -59,13 +59,10 @@ _LMQ_NAME = r"(?s)^%LMQ%\$([^$]*)\$(.*)$"
 
 
 def route(records: DataFrame, settings: Settings) -> DataFrame:
-    """Return a row for each entry and each of its keys: parent, shard, the columns of an input row, and piece.
+    """Return a row for each entry and each of its keys.
 
-    The piece is 0 for a whole payload; the pieces of a long payload are numbered from 1.
-
-    Args:
-        records: Kafka records, with the column `SIZE` if long values may be cut.
-        settings: settings of the job.
+    It has parent, shard, the columns of an input row, and piece: 0 for a whole payload; the pieces of a long payload
+    are numbered from 1. The column `SIZE` of the records says that long values may be cut.
     """
     groups, subscriptions, *_ = settings.inputs
     topic = F.col("topic")

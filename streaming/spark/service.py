@@ -184,9 +184,7 @@ def _nothing_open(settings: Settings, admin: KafkaAdmin, agreed: Agreement) -> I
 def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]:
     """Start Spark, and stop it in the end; SIGTERM and SIGINT set an event.
 
-    Raises:
-        SparkUnavailable: Spark does not start.
-        JobFailed: its JVM has ended by itself.
+    Raises `SparkUnavailable`, or `JobFailed` if its JVM has ended by itself.
     """
     set_on_signal(stop)
     brought = [] if session.is_submitted() else [*jars.spark(), classes.sink()]
@@ -226,10 +224,9 @@ def set_on_signal(stop: threading.Event) -> None:
 def acquire_when_free(
     spark: SparkSession, settings: Settings, admin: KafkaAdmin, lease: Lease, stop: threading.Event, *, health: Health
 ) -> bool:
-    """Acquire the lease, at once or after a wait; return False if `stop` is set before.
+    """Acquire the lease, at once or after a wait; return False on `stop`.
 
-    Raises:
-        KafkaUnavailable: no broker answers at the start. Later the driver waits until one answers.
+    Raises `KafkaUnavailable` if no broker answers at the start. Later the driver waits until one answers.
     """
     if settings.clock not in admin.names():  # the lease is kept under its name, so no driver has it
         return True

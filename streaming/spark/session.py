@@ -115,13 +115,10 @@ _OPTION = re.compile(r"\s*([^\s#!=:]+)(?:\s*[=:]\s*|\s+)(.*?)\s*")
 
 
 def prepare(*, local: bool) -> None:
-    """Set the variables by which Spark starts with our own parts, and warn of variables that are ignored.
+    """Set Spark's variables, and warn of variables that are ignored.
 
-    Args:
-        local: Spark's workers are on this machine, in one JVM with the driver.
-
-    Raises:
-        SparkUnavailable: `SPARK_HOME` is no Spark of this release.
+    A local job has Spark's workers in one JVM with the driver. Raises `SparkUnavailable` if `SPARK_HOME` is no Spark of
+    this release.
     """
     os.environ[SAFE_PATH] = "1"
     _check_home()
@@ -185,12 +182,9 @@ def options(
 ) -> dict[str, str]:
     """Return the options of the session.
 
-    Args:
-        settings: settings of the job; without `master` the session is local, unless spark-submit set one.
-        shuffle_partitions: number of state partitions of the checkpoint.
-        jars: jars that Spark lacks (see `streaming.local.jars`).
-        jars_of_s3: further jars for a checkpoint on S3; the archive of classes is made without them.
-        configured: options of Spark's own configuration.
+    Without `master` it is local, unless spark-submit set one. `configured` has the options of Spark's own
+    configuration, `jars` those that Spark lacks (see `streaming.local.jars`); the archive of classes is made without
+    those of S3.
     """
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
     chosen[f"{_ROCKSDB}.maxMemoryUsageMB"] = str(settings.rocksdb_bytes >> 20)
@@ -273,11 +267,10 @@ def _is_on_this_machine(settings: Settings) -> bool:
 
 
 def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> SparkSession:
-    """Start Spark, or return the session that runs; a checkpoint on S3 gets the jars that it needs.
+    """Start Spark, or return the running session; S3 gets the jars it needs.
 
-    Raises:
-        SparkUnavailable: the master does not exist, or does not answer within a minute; or `SPARK_HOME` is no Spark of
-            this release.
+    Raises `SparkUnavailable` if the master does not exist, or does not answer within a minute, or if `SPARK_HOME` is no
+    Spark of this release.
     """
     if not is_submitted():
         prepare(local=_is_local(settings))

@@ -65,12 +65,9 @@ def _execution(query: StreamingQuery) -> Any:
 
 
 def topics(settings: Settings, *, silent: bool = False, answers: bool = True) -> dict[str, str | None]:
-    """Return the Kafka topic of output rows by their kind; rows of counts have none, and other kinds are dropped.
+    """Return the Kafka topic of output rows by kind, None for counts.
 
-    Args:
-        settings: settings of the job.
-        silent: write only records for the job's own inputs.
-        answers: the topic of answers can be written.
+    Other kinds are dropped. `silent` leaves only the job's own inputs; without `answers` that topic cannot be written.
     """
     said = {
         OutputKind.UPDATES: settings.updates,
@@ -88,13 +85,7 @@ def topics(settings: Settings, *, silent: bool = False, answers: bool = True) ->
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Identity that a driver writes under: checkpoint id, generation and run.
-
-    Attributes:
-        checkpoint_id: id of the checkpoint.
-        generation: number of the driver; larger for each later driver.
-        run: number of its query.
-    """
+    """Identity that a driver writes under: checkpoint id, generation (larger for each later driver) and query."""
 
     checkpoint_id: str
     generation: int
@@ -102,7 +93,7 @@ class Fence:
 
 
 def start(expanded: DataFrame, settings: Settings, fence: Fence | None = None) -> StreamingQuery:
-    """Start writing the records of output rows (see `expand.OUTPUT_SCHEMA`) to Kafka; without a fence, at least once.
+    """Start writing the records of output rows to Kafka; unfenced, at least once.
 
     A producer keeps the order of its records (idempotence is Kafka's default), and one task writes all updates of a
     shard, so the updates of one client and topic are in the order in which they happened.

@@ -26,10 +26,9 @@ class StateReader:
         self._query = f"{for_java(checkpoint).rstrip('/')}/{QUERY}"
 
     def values(self, micro_batch: int) -> Iterator[tuple[str, int, bytes]]:
-        """Yield parent, number and state bytes of each key after a committed micro-batch.
+        """Yield parent, number and state bytes of each key after a micro-batch.
 
-        Raises:
-            StateCorrupted: Spark cannot read its state, or has deleted this micro-batch's state.
+        Raises `StateCorrupted` if Spark cannot read its state, or has deleted that of this committed micro-batch.
         """
         try:
             stored = self._spark.read.format("statestore").option("batchId", micro_batch).load(self._query)
