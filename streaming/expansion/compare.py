@@ -323,26 +323,11 @@ Beyond = dict[ClientKey, GroupComparison]
 """Clients whose change concerns more topics than their quota, each with its own comparison."""
 
 
-def compared_updates(
-    batch: MicroBatch,
-    announcer: Announcer,
-    renewed: Interests | None,
-    by_column: list[GroupBackfills],
-    beyond: Beyond | None,
-) -> Iterator[Update]:
-    """Yield the updates of topics that come or go, then of changed clients.
-
-    `renewed` has the interests of changed clients after the micro-batch; `by_column` and `beyond` as in
-    `eager_updates`.
-    """
-    if batch.topics.single:
-        yield from lazy_updates(batch, announcer, renewed)
-    if batch.changed or batch.state.backfills:
-        yield from eager_updates(batch, announcer, by_column, beyond)
-
-
 def lazy_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests | None) -> Iterator[Update]:
-    """Yield the updates of topics that were created, deleted, or created again."""
+    """Yield the updates of topics that were created, deleted, or created again.
+
+    `renewed` has the interests of changed clients after the micro-batch.
+    """
     state = batch.state
     topics = [name for name, topic in batch.topics.single.items() if topic.exists or name in state.topics]
     interests = state.interests

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from streaming.expansion.backfill import GroupBackfills, step_columns
 from streaming.expansion.bulk import BulkUpdates
-from streaming.expansion.compare import Announcer, Beyond, compared_updates
+from streaming.expansion.compare import Announcer, Beyond, eager_updates, lazy_updates
 from streaming.expansion.micro_batch import MicroBatch, apply_events
 from streaming.expansion.quota import capped_updates
 from streaming.records.columns import Event
@@ -51,7 +51,9 @@ def expand(
     renewed = _renewed(batch)
     steps: list[GroupBackfills] = []
     beyond: Beyond | None = {} if _may_exceed_quotas(batch) else None
-    single: Iterator[Update] = compared_updates(batch, announcer, renewed, steps, beyond)
+    single: Iterator[Update] = lazy_updates(batch, announcer, renewed) if batch.topics.single else iter(())
+    if batch.changed or state.backfills:
+        single = chain(single, eager_updates(batch, announcer, steps, beyond))
     columns: Iterator[UpdateColumns] = chain.from_iterable(map(step_columns, steps))
     if beyond is not None:
         bulk = BulkUpdates(batch, renewed)
