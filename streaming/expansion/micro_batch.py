@@ -102,7 +102,9 @@ def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shar
             wakes.append((source, event.time))
     now = topics.expire(wakes, in_bulk=_is_unrestricted(view)) if wakes else None
     if overlay.clients:
-        overlay.settle()
+        overlay.clients.update(
+            (key, client.settled) for key, client in overlay.clients.items()
+        )  # as a state keeps them
     latest_order = state.latest_order if requests is None else requests.latest_order
     delta = _delta(view, overlay, topics, now, latest_order)
     changed: dict[ClientKey, InterestChange] = {}
@@ -118,7 +120,7 @@ def _is_unrestricted(view: ShardView) -> bool:
 
 
 def _delta(view: ShardView, overlay: Overlay, topics: TopicChanges, now: int | None, latest_order: int) -> ShardDelta:
-    removed, added = topics.outcome() if topics.single or topics.bulks else ({}, {})
+    removed, added = topics.removed(), topics.added()
     stored_alarms = view.state.alarms
     deadlines = sorted({metadata.deadline for metadata in added.values() if metadata.deadline is not None})
     alarms: dict[int, bool | None] = {time: True for time in deadlines if time not in stored_alarms}

@@ -84,7 +84,8 @@ class TopicChanges:
         known = self.single.get(name)
         exists = name in self._state.topics if known is None else known.exists
         removal = None if known is None else known.removal
-        if exists and self._has_expired(name, known, source.timestamp):  # no tick has come yet
+        if exists and _is_over(self._state.topics[name] if known is None else known.metadata, source.timestamp):
+            # no tick has come yet
             exists, removal = False, removal or Removal(source, Cause.TOPIC_EXPIRED)
             self.single[name] = SingleChange(False, source, removal=removal)
         if exists == created:
@@ -95,10 +96,6 @@ class TopicChanges:
             self.single[name] = SingleChange(True, source, metadata, removal)
         else:
             self.single[name] = SingleChange(False, source, removal=removal or Removal(source, Cause.TOPIC_DELETED))
-
-    def _has_expired(self, name: str, known: SingleChange | None, now: int) -> bool:
-        """Return True if the deadline of a topic that exists is at or before `now`."""
-        return _is_over(self._state.topics[name] if known is None else known.metadata, now)
 
     def expire(self, wakes: Iterable[tuple[Source, int]], *, in_bulk: bool) -> int:
         """Remove the topics whose time is over, and return the latest time in ms.
@@ -134,18 +131,16 @@ class TopicChanges:
         self.bulks = [bulk.outliving(now) if bulk.exists else bulk for bulk in self.bulks]
         return now
 
-    def outcome(self) -> tuple[dict[str, None], dict[str, TopicMetadata]]:
-        """Return the stored topics that are gone or were created again, and all new topics in order of creation."""
-        return self._removed(), self._added()
-
-    def _removed(self) -> dict[str, None]:
+    def removed(self) -> dict[str, None]:
+        """Return the stored topics that are gone or were created again."""
         removed = dict.fromkeys(name for name in self.single if name in self._state.topics)
         for bulk in self.bulks:
             if not bulk.exists:
                 removed.update(dict.fromkeys(bulk.names))
         return removed
 
-    def _added(self) -> dict[str, TopicMetadata]:
+    def added(self) -> dict[str, TopicMetadata]:
+        """Return all new topics in order of creation."""
         added = {name: topic.metadata for name, topic in self.single.items() if topic.exists}
         bulks = [bulk for bulk in self.bulks if bulk.exists]
         places = {name: self.single[name].source[1:3] for name in added} if bulks else {}

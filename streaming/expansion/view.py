@@ -133,10 +133,6 @@ class Overlay:
         self.clients[key] = client
         self.members.setdefault(key.group, {})[key] = None
 
-    def settle(self) -> None:
-        """Turn the clients into those that a state keeps, when all events are read."""
-        self.clients.update((key, client.settled) for key, client in self.clients.items())
-
 
 class ShardView(Roster):
     """Read-only view of a shard as of this micro-batch."""
