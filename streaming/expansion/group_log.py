@@ -22,14 +22,15 @@ from streaming.state.notes import MAX_LOGGED, NO_END, ClientNotes, Judged, Repea
 _Outcomes = Mapping[Mode, RequestOutcome]
 
 
-class _KeptLog:
-    """Log of one group as the shard keeps it; the overlay takes the changes."""
+class GroupLog:
+    """Log of one group in a micro-batch; the overlay takes the changes."""
 
     def __init__(self, view: ShardView, overlay: Overlay, group: str) -> None:
         self._view = view
         self._overlay = overlay
         self._group = group
         self._key = ClientKey(group, "")  # no client has a blank id
+        self._orders: Orders | None = None
         notes = view.notes(self._key)
         self._next = notes.read
         numbered = ((number, view.repeated(self._key, number)) for number in range(notes.applied, notes.read))
@@ -118,14 +119,6 @@ class _KeptLog:
     def _note(self, partition: int) -> None:
         notes = ClientNotes(partition, NO_END, self._next, min(self._parts, default=self._next))
         self._overlay.notes[self._key] = notes
-
-
-class GroupLog(_KeptLog):
-    """Log of one group in a micro-batch."""
-
-    def __init__(self, view: ShardView, overlay: Overlay, group: str) -> None:
-        super().__init__(view, overlay, group)
-        self._orders: Orders | None = None
 
     def add(
         self,

@@ -1,19 +1,23 @@
 """The shard as of this micro-batch: the stored state under the changes of the events read so far."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, NamedTuple
 
-from streaming.expansion.counting import TopicCounts
 from streaming.records.model import Source, SubscriptionRequest
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause, Op
 from streaming.state import Group, GroupSelectors, Shard, ShardState
-from streaming.state.client import NOTHING, Client, LastRequest
+from streaming.state.blocks import Block, Blocks, Changes, EntryKey
+from streaming.state.client import NOTHING, Client, Interest, LastRequest
 from streaming.state.group import Layered, Roster
 from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
-from streaming.state.policy import GroupPolicy, has_bitmap, is_restrictive
+from streaming.state.policy import GroupPolicy, accepts, has_bitmap, is_restrictive
+
+_KEPT = 2
+"""Kept interests of a client: before and after a request, since either may count in the end."""
 
 MOST_POLICY_STEPS = 16
 """Maximum number of group events, and of requests with another selector, that are distinguished for one group.
@@ -132,6 +136,74 @@ class Overlay:
         """Note the subscriptions of a client."""
         self.clients[key] = client
         self.members.setdefault(key.group, {})[key] = None
+
+
+class TopicCounts:
+    """Counts of topics by client. A count is derived from the count at a former request if possible."""
+
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
+        self._known: dict[ClientKey, list[_Counted]] = defaultdict(list)
+        self._asked: set[ClientKey] = set()
+
+    def count(self, key: ClientKey, wanted: Interest, policy: GroupPolicy) -> int:
+        """Return the number of stored topics that match an interest and that the selector accepts."""
+        if key not in self._asked:  # nearly always the only request of its client
+            self._asked.add(key)
+            topics, selector = self._state.topics_of(wanted), policy.selector
+            if selector is None:
+                return len(topics)
+            return sum(accepts(selector, self._state.topics[topic]) for topic in topics)
+        known = self._known[key]
+        found = next((each for each in known if each.leads_to(wanted, policy)), None)
+        if found is None:
+            found = _Counted(self._state, wanted, policy)
+        else:
+            known.remove(found)
+        known[:] = [found, *known[: _KEPT - 1]]
+        return len(found.topics)
+
+
+class _Counted:
+    """Topics that match an interest, each with the number of its matching entries."""
+
+    def __init__(self, state: ShardState, wanted: Interest, policy: GroupPolicy) -> None:
+        self._state = state
+        self._patterns = wanted.patterns
+        self._selector = policy.selector
+        self._blocks: Sequence[Block] = wanted.blocks
+        self.topics: Counter[str] = Counter()
+        for block in wanted.blocks:
+            for entry in block.entries:
+                self._add((block.notation, entry), 1)
+
+    def leads_to(self, wanted: Interest, policy: GroupPolicy) -> bool:
+        """Follow the requests from the last interest to another, or one request back; False if there are none."""
+        if wanted.patterns is not self._patterns or policy.selector != self._selector:
+            return False
+        if wanted.blocks is not self._blocks:
+            back = self._blocks.changes_since(wanted.blocks) if isinstance(self._blocks, Blocks) else None
+            ahead = wanted.blocks.path_from(self._blocks) if isinstance(wanted.blocks, Blocks) else None
+            if back is None and ahead is None:
+                return False
+            self._follow({key: (new, old) for key, (old, new) in back.items()} if back is not None else {})
+            for changes in ahead or ():
+                self._follow(changes)
+            self._blocks = wanted.blocks
+        return True
+
+    def _follow(self, changes: Changes) -> None:
+        for key, (old, new) in changes.items():
+            if (old is None) is not (new is None):
+                self._add(key, 1 if old is None else -1)
+
+    def _add(self, key: EntryKey, step: int) -> None:
+        notation, entry = key
+        for topic in self._state.topics_of(Interest(self._patterns, (Block(0, 0, 0, notation, (entry,)),))):
+            if self._selector is None or accepts(self._selector, self._state.topics[topic]):
+                self.topics[topic] += step
+                if not self.topics[topic]:
+                    del self.topics[topic]
 
 
 class ShardView(Roster):
