@@ -6,31 +6,17 @@ replay gives the same result, and repeated or late records do no harm.
 """
 
 from streaming.coordinator.records import alarm, wake
-from streaming.coordinator.rules import CoordinatorOutcome, follow
-from streaming.coordinator.state import (
-    ClientLease,
-    CoordinatorDelta,
-    CoordinatorState,
-    GroupBinding,
-    PendingEnd,
-    append,
-    replay,
-)
+from streaming.coordinator.rules import follow
+from streaming.coordinator.state import CoordinatorDelta, CoordinatorState, append, replay
 from streaming.records.routing import BUCKETS, COORDINATOR, OVERSIZE, UNROUTABLE, bucket_of
-from streaming.state.notes import Versions
 
 __all__ = [
     "BUCKETS",
     "COORDINATOR",
     "OVERSIZE",
     "UNROUTABLE",
-    "ClientLease",
     "CoordinatorDelta",
-    "CoordinatorOutcome",
     "CoordinatorState",
-    "GroupBinding",
-    "PendingEnd",
-    "Versions",
     "alarm",
     "append",
     "bucket_of",

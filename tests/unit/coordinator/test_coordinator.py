@@ -12,20 +12,16 @@ import pytest
 
 from streaming.coordinator import (
     BUCKETS,
-    ClientLease,
     CoordinatorDelta,
-    CoordinatorOutcome,
     CoordinatorState,
-    GroupBinding,
-    PendingEnd,
-    Versions,
     alarm,
     append,
     bucket_of,
     follow,
     records,
+    rules,
 )
-from streaming.coordinator.state import new_leases
+from streaming.coordinator.state import ClientLease, GroupBinding, PendingEnd, new_leases
 from streaming.errors import StateCorrupted
 from streaming.records.columns import Event
 from streaming.records.model import (
@@ -46,6 +42,7 @@ from streaming.records.model import (
 from streaming.records.parsing import parse_clock, parse_group_event, parse_subscription
 from streaming.records.subscribers import ClientKey
 from streaming.state.client import Ignored
+from streaming.state.notes import Versions
 from streaming.storage.journal import Journal
 from streaming.worker.signature import SUFFIX_BYTES
 from tests.support import events
@@ -121,7 +118,7 @@ class Bucket:
         self.max_later_bytes = max_later_bytes
         self.written_bytes = 0
         self.offset = -1
-        self.outcome: CoordinatorOutcome
+        self.outcome: rules.CoordinatorOutcome
         self.then(*first)
 
     def then(self, *events: Event) -> list[dict[str, Any]]:
