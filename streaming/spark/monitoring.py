@@ -29,7 +29,7 @@ from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.kafka_clients import JAVA_ERRORS
 from streaming.spark.positions import CommittedPositions, InputEnds
 from streaming.storage.folder import SIZES
-from streaming.worker.rows import FACTS, KeyFacts, OutputKind
+from streaming.worker.rows import FACTS, KeyFacts, OutputKind, by_kind
 
 log = logging.getLogger("reexpand")
 
@@ -348,12 +348,3 @@ def _write(progress: dict[str, Any], total: Counter[str]) -> None:
             "counts": dict(total),
         },
     )
-
-
-def by_kind(total: Counter[str]) -> Counter[str]:
-    """Return counts without the causes of updates and the reasons of dead letters."""
-    summed: Counter[str] = Counter()
-    for name, count in total.items():
-        kind = name.partition(":")[0]
-        summed[name if kind == "ignored" else kind] += count
-    return summed

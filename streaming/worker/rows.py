@@ -219,14 +219,6 @@ class Output:
     failures: list[tuple[str, int, int, int, str]] = field(default_factory=list)
     facts: tuple[Any, ...] | None = None
 
-    @property
-    def counts(self) -> Counter[str]:
-        """Number of updates and dead letters by kind."""
-        summed: Counter[str] = Counter()
-        for name, count in self.counted.items():
-            summed[name.partition(":")[0]] += count
-        return summed
-
     def add(self, kind: str, record: KafkaRecord) -> None:
         """Append a row of one record."""
         # The key is not in the tables: the key of an input record is a name, which may contain any character.
@@ -279,6 +271,14 @@ class Output:
             counts[FACTS] = tuple(self.facts)  # orjson takes no named tuples
         if counts:
             yield OutputKind.COUNTS, b"", orjson.dumps(counts)
+
+
+def by_kind(total: Counter[str]) -> Counter[str]:
+    """Return counts without the causes of updates and the reasons of dead letters."""
+    summed: Counter[str] = Counter()
+    for name, count in total.items():
+        summed[name if name.startswith(OutputKind.IGNORED) else name.partition(":")[0]] += count
+    return summed
 
 
 class DeadLetters(NamedTuple):

@@ -14,7 +14,7 @@ from streaming.state import ShardDelta, ShardState
 from streaming.state.client import Ignored
 from streaming.storage.journal import Archive, Journal
 from streaming.worker import Worker, WorkerConfig, process
-from streaming.worker.rows import InputRow, InputRows, Output, OutputKind
+from streaming.worker.rows import InputRow, InputRows, Output, OutputKind, by_kind
 from tests.support.events import Event, encoded
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
@@ -65,7 +65,7 @@ class Written:
                 self.kinds.append(_OPS[(value or b"")[:8]] if kind == OutputKind.UPDATES else kind)
                 self.keys.append(start + end)
                 self.payloads.append(value)
-        self.counts.update(output.counts)
+        self.counts.update(by_kind(output.counted))
         self.ignored.update(output.ignored)
 
     def payloads_of(self, kind: str) -> list[Any]:
