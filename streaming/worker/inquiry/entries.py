@@ -8,9 +8,9 @@ from typing import NamedTuple
 import matcher
 from matcher.dialects import DIALECTS, SEPARATORS, get_dialect
 from streaming.records.model import BIND_TOPIC, LITE, WILDCARD, Notation
-from streaming.state import UNKNOWN_GROUP, Group
+from streaming.state import UNKNOWN_GROUP, Group, Shard
 from streaming.state.blocks import Block
-from streaming.state.client import Client, Mode, Subscription
+from streaming.state.client import Client, Mode
 from streaming.state.interests import pattern_of
 from streaming.worker.inquiry.model import EntryVerdict, EventPlace, Hint, request_place
 
@@ -60,14 +60,6 @@ class Held(NamedTuple):
         steps = tuple(found.steps[:_SHOWN_STEPS])
         return EntryVerdict(self.text, dialect, policy, found.matched, found.reason, steps, self.place)
 
-    def matches(self, topic: str, *, inner_multi: bool) -> bool:
-        """Return True if the entry matches a topic."""
-        return (
-            self.text == topic
-            if self.notation is None
-            else _fits(self.text, self.notation, topic, inner_multi=inner_multi)
-        )
-
 
 def held(blocks: Iterable[Block], mode: Mode) -> Iterator[Held]:
     """Yield the entries of some blocks."""
@@ -110,28 +102,17 @@ def likeness(text: str, topic: str) -> int:
     return low
 
 
-def mistakes(
-    subscription: Subscription, as_patterns: Subscription, group: Group, names: "Names", *, inner_multi: bool
-) -> list[Hint]:
-    """Return the likely mistakes of a client without an entry that matches a topic."""
-    topic = names.topic
+def mistakes(client: Client, group: Group, name: str, shard: Shard, topic: str) -> list[Hint]:
+    """Return the likely mistakes of a client without an entry that matches a topic; `name` is of its group."""
     hints: list[Hint] = []
     if group.mode is Mode.LITERAL:
-        suspects = affordable(nearest(held(as_patterns.blocks, Mode.WILDCARD), topic, _SUSPECTS), topic)
-        found = [each for each in suspects if each.matches(topic, inner_multi=inner_multi)]
-        if found:
-            return [_literal_group(found[0].text, group, names)]
-    for entry in affordable(nearest(held(subscription.blocks, group.mode), topic, _SUSPECTS), topic):
-        hints += _mistakes_of(entry, topic, inner_multi=inner_multi)
+        for each in affordable(nearest(held(client.wildcard.blocks, Mode.WILDCARD), topic, _SUSPECTS), topic):
+            if _fits(each.text, each.notation or LITE, topic, inner_multi=shard.inner_multi):
+                return [_literal_group(each.text, group, name, shard.parent)]
+    entries = held(client.subscription(group.mode).blocks, group.mode)
+    for entry in affordable(nearest(entries, topic, _SUSPECTS), topic):
+        hints += _mistakes_of(entry, topic, inner_multi=shard.inner_multi)
     return list({hint.code: hint for hint in reversed(hints)}.values())
-
-
-class Names(NamedTuple):
-    """Names of a parent, a group, and a topic."""
-
-    parent: str
-    group: str
-    topic: str
 
 
 def refused(client: Client, group: Group, topic: str) -> list[Hint]:
@@ -166,14 +147,14 @@ def spellings(topic: str) -> Iterator[str]:
     yield from (each for each in (topic.strip(), topic.lower()) if each != topic)
 
 
-def _literal_group(entry: str, group: Group, names: Names) -> Hint:
+def _literal_group(entry: str, group: Group, name: str, parent: str) -> Hint:
     known = "has no group event, and so" if group is UNKNOWN_GROUP else f"has no attribute {WILDCARD}, and so"
-    attributes = {**group.attributes, BIND_TOPIC: names.parent, WILDCARD: "true"}
-    shown = ", ".join(f'"{name}": "{value}"' for name, value in attributes.items())
+    attributes = {**group.attributes, BIND_TOPIC: parent, WILDCARD: "true"}
+    shown = ", ".join(f'"{each}": "{value}"' for each, value in attributes.items())
     return Hint(
         "pattern-in-literal-group",
-        f"{entry!r} would match as a pattern, but the group {names.group!r} {known} reads its entries as names. "
-        f'Send the group event {{"group": "{names.group}", "attributes": {{{shown}}}}}',
+        f"{entry!r} would match as a pattern, but the group {name!r} {known} reads its entries as names. "
+        f'Send the group event {{"group": "{name}", "attributes": {{{shown}}}}}',
     )
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from matcher.dialects import get_dialect
 from streaming.coordinator.state import CoordinatorState
@@ -53,14 +53,15 @@ def topics(state: ShardState, question: Question) -> Page[TopicFacts]:
         metadata = state.topics[name]
         return len(name) + len(metadata.tags or "") + _characters(metadata.properties)
 
-    page = _page(state.topics, _Paging[str](len(state.topics), length), question, _accepts(question))
+    page = _page(state.topics, question, _accepts(question), length, total=len(state.topics))
     return Page([topic_facts(name, state.topics[name]) for name in page.items], page.cursor, page.total)
 
 
 def clients(state: ShardState, question: Question) -> Page[ClientFacts]:
     """Return a page of the clients of a shard."""
-    paging = _Paging[ClientKey](len(state.clients), lambda key: len(key.group) + len(key.client_id))
-    page = _page(state.clients, paging, question, _accepts_client(question))
+    page = _page(
+        state.clients, question, _accepts_client(question), lambda key: sum(map(len, key)), total=len(state.clients)
+    )
     found = (client_facts(state, key) for key in page.items)
     return Page([each for each in found if each is not None], page.cursor, page.total)
 
@@ -75,8 +76,9 @@ def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
         selector = state.policy(name).selector
         return len(name) + _characters(state.group(name).attributes) + len("" if selector is None else selector.text)
 
-    paging = _Paging[str](len(names), length)
-    page = _page(names, paging, question, lambda name: question.group in (None, name) and accepts(name))
+    page = _page(
+        names, question, lambda name: question.group in (None, name) and accepts(name), length, total=len(names)
+    )
     return Page([group_facts(state, name, counts[name]) for name in page.items], page.cursor, page.total)
 
 
@@ -92,8 +94,7 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
     }
     counts = {key: (each.everything is not None) + sum(len(block.entries) for block in each.blocks)
               for key, each in found.items()}  # fmt: skip
-    before = 0
-    keys: list[ClientKey] = []
+    before, total, keys = 0, sum(counts.values()), list[ClientKey]()
     for key, count in counts.items():
         if keys or before + count > question.cursor:
             keys.append(key)
@@ -111,8 +112,7 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
     def length(entry: SubscriptionFacts) -> int:
         return len(entry.group) + len(entry.client) + len(entry.entry or "")
 
-    paging = _Paging(sum(counts.values()), length, before)
-    return _page(entries(), paging, question, lambda each: accepts(each.entry or ""))
+    return _page(entries(), question, lambda each: accepts(each.entry or ""), length, total=total, before=before)
 
 
 def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
@@ -136,25 +136,23 @@ def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
     return TopicDetails(topic_facts(name, state.topics[name]), tuple(shown), len(found) - beyond)
 
 
-class _Paging(NamedTuple, Generic[K]):
-    """List from which a page is cut.
+def _page(
+    things: Iterable[K],
+    question: Question,
+    accepts: Callable[[K], bool],
+    length_of: Callable[[K], int],
+    *,
+    total: int,
+    before: int = 0,
+) -> Page[K]:
+    """Return the accepted items from the cursor on, up to the limits.
 
-    Attributes:
-        length: length of an item in the answer, in characters.
-        before: number of items left out at the beginning, because a former page had them.
+    A former page had `before` items that `things` lacks. The lengths are in characters.
     """
-
-    total: int
-    length: Callable[[K], int]
-    before: int = 0
-
-
-def _page(things: Iterable[K], paging: _Paging[K], question: Question, accepts: Callable[[K], bool]) -> Page[K]:
-    """Return the accepted items from the cursor on, up to the limits of the page and of the scan."""
     found: list[K] = []
     cursor, characters, work = question.cursor, 0, 0
-    for thing in islice(things, question.cursor - paging.before, None):
-        length = paging.length(thing)
+    for thing in islice(things, question.cursor - before, None):
+        length = length_of(thing)
         if len(found) == question.limit or work >= SCANNED or (found and characters + length > PAGE_CHARACTERS):
             break
         cursor += 1
@@ -162,7 +160,7 @@ def _page(things: Iterable[K], paging: _Paging[K], question: Question, accepts: 
         if accepts(thing):
             found.append(thing)
             characters += length
-    return Page(found, cursor if cursor < paging.total else None, paging.total)
+    return Page(found, cursor if cursor < total else None, total)
 
 
 def _characters(pairs: Mapping[str, str]) -> int:

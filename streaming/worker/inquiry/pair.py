@@ -8,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from streaming.printable import counted
+from streaming.records.model import Notation
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, Shard, ShardState
 from streaming.state.client import NOTHING, Interest, Mode
@@ -17,8 +18,6 @@ from streaming.state.interests import pattern_of
 from streaming.state.policy import accepts
 from streaming.worker.inquiry.entries import (
     NEAREST,
-    Held,
-    Names,
     affordable,
     held,
     mistakes,
@@ -202,7 +201,9 @@ class _Pair:
         wanted, topic, inner_multi = self._interest(), self._topic, self._shard.inner_multi
         texts = {text for texts in (self._rows or self._asks).values() for text in texts}
         if texts:
-            found = (each for each in held(wanted.blocks, self._group.mode) if _pattern(each) in texts)
+            found = (
+                each for each in held(wanted.blocks, self._group.mode) if _pattern(each.text, each.notation) in texts
+            )
             few = affordable(islice(found, _SHOWN_ENTRIES), topic)
             return [each.verdict(topic, inner_multi=inner_multi) for each in few]
         if self._rows or self._asks or wanted == NOTHING:
@@ -224,7 +225,7 @@ class _Pair:
                 best = max(best, (wanted.everything, place), key=lambda each: each[0])
             for block in wanted.blocks:
                 notation = block.notation if wanted.patterns else None
-                if any(_pattern(Held(text, notation, _NOWHERE)) in texts for text in block.entries):
+                if any(_pattern(text, notation) in texts for text in block.entries):
                     place = request_place(block.partition, block.position)
                     best = max(best, (block.order, place), key=lambda each: each[0])
         return best[1]
@@ -240,17 +241,11 @@ class _Pair:
         return None
 
     def _hints(self, verdict: PairVerdict) -> list[Hint]:
-        state, key, parent = self._state, self._key, self._shard.parent
+        state, key = self._state, self._key
         client = state.clients.get(key)
         others = [] if client is None else refused(client, self._group, self._topic)
         if verdict is PairVerdict.NO_MATCH and client is not None:
-            found = mistakes(
-                client.subscription(self._group.mode),
-                client.subscription(Mode.WILDCARD),
-                self._group,
-                Names(parent, key.group, self._topic),
-                inner_multi=self._shard.inner_multi,
-            )
+            found = mistakes(client, self._group, key.group, self._shard, self._topic)
             return list({hint.code: hint for hint in (*others, *found)}.values())
         if verdict in (PairVerdict.CLIENT_UNKNOWN, PairVerdict.NOT_IN_SESSION):
             return [*others, *self._other_clients()]
@@ -287,11 +282,8 @@ def explain_pair(state: ShardState, shard: Shard, key: ClientKey, topic: str) ->
     return _Pair(state, shard, key, topic).facts()
 
 
-_NOWHERE = EventPlace("", -1, -1)
-
-
-def _pattern(entry: Held) -> str:
-    return entry.text if entry.notation is None else pattern_of(entry.text, entry.notation)
+def _pattern(text: str, notation: Notation | None) -> str:
+    return text if notation is None else pattern_of(text, notation)
 
 
 def _own(matches: Matches, key: ClientKey) -> dict[SubscriberKey, list[str]]:
