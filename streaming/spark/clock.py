@@ -14,6 +14,7 @@ import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming import coordinator, state
 from streaming.config import Settings
 from streaming.errors import JobFailed, KafkaUnavailable, NotWritten
 from streaming.kafka.facts import NotedTopic, Offsets
@@ -24,9 +25,10 @@ from streaming.spark.checkpoint import CheckpointFiles, QueryProgress
 from streaming.spark.kafka_admin import SHORT_TIMEOUT_MS, KafkaAdmin
 from streaming.spark.kafka_clients import Producer
 from streaming.spark.states import StateReader
+from streaming.state import ShardState
 from streaming.storage.archive import Folder
 from streaming.storage.folder import QUERY
-from streaming.worker.reminders import reminders
+from streaming.storage.journal import Journal
 
 log = logging.getLogger("reexpand")
 
@@ -86,10 +88,17 @@ def remind(spark: SparkSession, settings: Settings) -> None:
 
 
 def _reminders(spark: SparkSession, settings: Settings, files: CheckpointFiles) -> Iterator[KafkaRecord]:
+    """Yield the records for which shards wait; the coordinator waits for ticks only."""
     archives = Folder(settings.checkpoint)
     micro_batch = files.numbers(f"{QUERY}/commits")[-1]
     for parent, number, value in StateReader(spark, settings.checkpoint).values(micro_batch):
-        yield from reminders(parent, number, value, archives.of(parent, number))
+        if parent == coordinator.COORDINATOR:
+            continue
+        shard, journal = ShardState(), Journal.open(value, archives.of(parent, number))
+        state.replay(shard, journal.changes())
+        yield from (coordinator.alarm(parent, number, time) for time in sorted(shard.alarms))
+        if shard.backfills or journal.has_left_parts:
+            yield coordinator.wake(parent, number, 0)
 
 
 def _set_brokers_time(settings: Settings, admin: KafkaAdmin) -> None:
