@@ -77,7 +77,7 @@ def provide(
         _check_new(admin, settings, found, configurations, rebuilding=rebuilding)
     for name, configuration in configurations.items():
         for flaw in flaws(settings, name, configuration):
-            log.warning("%s; `reexpand topics --fix` mends it", flaw)
+            log.warning("%s; `reexpand topics --fix` fixes it", flaw)
     for spec in specs(settings):
         if spec.name in absent and admin.create(spec):
             log.info("created the topic %s", spec.name)

@@ -342,7 +342,7 @@ def test_each_unsuitable_setting_of_a_topic_is_a_warning(jobs: Jobs, caplog: pyt
         f"the topic {settings.clock} has retention.ms=1000000000 instead of -1",
         f"the topic {settings.updates} has cleanup.policy=compact,delete instead of compact",
     ]
-    assert all("; `reexpand topics --fix` mends it" in warning for warning in warnings)
+    assert all("; `reexpand topics --fix` fixes it" in warning for warning in warnings)
 
 
 @pytest.fixture
