@@ -12,7 +12,7 @@ from streaming.expansion.backfill import Covering, GroupBackfills
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
 from streaming.expansion.timeline import Timeline
 from streaming.expansion.view import GroupMoment, of_policy, of_request
-from streaming.records.model import Source, TopicMetadata
+from streaming.records.model import Source
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.records.updates import Cause, Op, Update
 from streaming.state.client import NOTHING
@@ -75,12 +75,9 @@ class Announcer:
             return update
         topic = update.lite_topic
         if topic not in self._bitmaps:
-            self._bitmaps[topic] = bitmap(self._batch.shard.parent, self._metadata(topic), self._sql_policies)
+            metadata = self._batch.delta.added.get(topic) or self._batch.state.topics[topic]
+            self._bitmaps[topic] = bitmap(self._batch.shard.parent, metadata, self._sql_policies)
         return update._replace(bitmap=self._bitmaps[topic])
-
-    def _metadata(self, topic: str) -> TopicMetadata:
-        added = self._batch.delta.added
-        return added[topic] if topic in added else self._batch.state.topics[topic]
 
 
 _CHUNK_TOPICS: Final = 256

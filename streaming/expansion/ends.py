@@ -101,7 +101,8 @@ def parts_due(
         return ()
     parts = list(starmap(Repeated, request.later))
     if not request.continues:
-        parts.insert(0, Repeated(as_of, _without_later(request)))
+        own = request._replace(as_of=None, later=(), through=None, later_count=None, forgets=False)
+        parts.insert(0, Repeated(as_of, own))
     read = len(request.later) if request.later_count is None else request.later_count
     first = read + 1 - len(parts)
     if end > notes.end or (first > notes.read and request.piece is None):
@@ -260,10 +261,6 @@ def _client(subscriptions: dict[Mode, Subscription]) -> Client:
 def _end_id(request: SubscriptionRequest, as_of: Place) -> EndId:
     forgets = request.forgets or any(end.forgets for end in (request.ends or {}).values())
     return as_of.position, 2 if forgets else int(request.expired)
-
-
-def _without_later(request: SubscriptionRequest) -> SubscriptionRequest:
-    return request._replace(as_of=None, later=(), through=None, later_count=None, forgets=False)
 
 
 def _is_after(later: Place, place: Place | None) -> bool:

@@ -120,7 +120,7 @@ def _is_unrestricted(view: ShardView) -> bool:
 
 
 def _delta(view: ShardView, overlay: Overlay, topics: TopicChanges, now: int | None, latest_order: int) -> ShardDelta:
-    removed, added = topics.removed(), topics.added()
+    removed, added = topics.outcome() if topics.single or topics.bulks else ({}, {})
     stored_alarms = view.state.alarms
     deadlines = sorted({metadata.deadline for metadata in added.values() if metadata.deadline is not None})
     alarms: dict[int, bool | None] = {time: True for time in deadlines if time not in stored_alarms}

@@ -245,13 +245,8 @@ class _Recount:
                 stored = stored or update.lite_topic not in self._batch.delta.added
             elif update.lite_topic in rows:
                 rows[update.lite_topic].pop(update.subscriber, None)
-        order = self._staying if stored else filter(self._stays, self.before)
+        order = filter(self._stays, self._batch.state.topics if stored else self.before)
         return {topic: rows[topic] for topic in (*order, *self._batch.delta.added) if rows.get(topic)}
-
-    @property
-    def _staying(self) -> Iterator[str]:
-        """The stored topics that stay, in order of creation."""
-        return filter(self._stays, self._batch.state.topics)
 
     def _stays(self, topic: str) -> bool:
         return topic not in self._batch.delta.removed

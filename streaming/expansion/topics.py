@@ -131,26 +131,22 @@ class TopicChanges:
         self.bulks = [bulk.outliving(now) if bulk.exists else bulk for bulk in self.bulks]
         return now
 
-    def removed(self) -> dict[str, None]:
-        """Return the stored topics that are gone or were created again."""
+    def outcome(self) -> tuple[dict[str, None], dict[str, TopicMetadata]]:
+        """Return the stored topics that are gone or created again, and the new topics in order of creation."""
         removed = dict.fromkeys(name for name in self.single if name in self._state.topics)
+        added = {name: topic.metadata for name, topic in self.single.items() if topic.exists}
+        is_mixed = bool(added) and any(bulk.exists for bulk in self.bulks)
+        places = {name: self.single[name].source[1:3] for name in added} if is_mixed else {}
         for bulk in self.bulks:
             if not bulk.exists:
                 removed.update(dict.fromkeys(bulk.names))
-        return removed
-
-    def added(self) -> dict[str, TopicMetadata]:
-        """Return all new topics in order of creation."""
-        added = {name: topic.metadata for name, topic in self.single.items() if topic.exists}
-        bulks = [bulk for bulk in self.bulks if bulk.exists]
-        places = {name: self.single[name].source[1:3] for name in added} if bulks else {}
-        for bulk in bulks:
+                continue
             added.update(zip(bulk.names, bulk.metadata, strict=True))
-        if not places:
-            return added
-        for bulk in bulks:
-            places.update(zip(bulk.names, bulk.sources.places(), strict=True))
-        return {name: added[name] for name in sorted(added, key=places.__getitem__)}
+            if is_mixed:
+                places.update(zip(bulk.names, bulk.sources.places(), strict=True))
+        if is_mixed:
+            added = {name: added[name] for name in sorted(added, key=places.__getitem__)}
+        return removed, added
 
     def recreated(self) -> list[str]:
         """Return the stored topics that were deleted and created again: they now come last in order of creation."""
