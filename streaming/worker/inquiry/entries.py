@@ -1,9 +1,9 @@
 """Comparison of a client's entries with one topic: matches, nearest entries, and likely mistakes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from heapq import nlargest
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import matcher
 from matcher.dialects import DIALECTS, SEPARATORS, get_dialect
@@ -13,6 +13,8 @@ from streaming.state.blocks import Block
 from streaming.state.client import Client, Mode
 from streaming.state.interests import pattern_of
 from streaming.worker.inquiry.model import EntryVerdict, EventPlace, Hint, request_place
+
+T = TypeVar("T")
 
 NEAREST = 5
 """Number of entries that are shown if none matches."""
@@ -77,14 +79,17 @@ def nearest(entries: Iterable[Held], topic: str, count: int) -> list[Held]:
 
 def affordable(entries: Iterable[Held], topic: str) -> list[Held]:
     """Return the first entries that can be compared with a topic in bounded time, at least one if any."""
-    found: list[Held] = []
-    characters = 0
-    for entry in entries:
-        characters += len(entry.text) + len(topic)
-        if found and characters > _SUSPECT_CHARACTERS:
-            break
-        found.append(entry)
-    return found
+    return list(fitting(entries, lambda entry: len(entry.text) + len(topic), _SUSPECT_CHARACTERS))
+
+
+def fitting(things: Iterable[T], length: Callable[[T], int], most: int) -> Iterator[T]:
+    """Yield the first items up to a total length, at least one."""
+    total = 0
+    for number, thing in enumerate(things):
+        total += length(thing)
+        if number and total > most:
+            return
+        yield thing
 
 
 def short(text: str) -> str:

@@ -11,7 +11,7 @@ from streaming.records.model import Place, Stream
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import Effort, TooWide, is_beyond
-from streaming.worker.inquiry.entries import held
+from streaming.worker.inquiry.entries import fitting, held
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,
@@ -30,7 +30,6 @@ from streaming.worker.inquiry.model import (
 )
 from streaming.worker.inquiry.questions import Question
 
-T = TypeVar("T")
 K = TypeVar("K")
 
 SCANNED: Final = 100_000
@@ -187,31 +186,25 @@ def overview(state: CoordinatorState, question: Question, client_timeout_ms: int
     """Return the state of the group and the client of a question in a bucket."""
     group, client, limit = question.group, question.client, question.limit
     bindings = (
-        (len(name), BindingFacts(name, bound.parent, _event_place(Stream.GROUPS, bound.place)))
+        BindingFacts(name, bound.parent, _event_place(Stream.GROUPS, bound.place))
         for name, bound in state.bindings.items()
         if group in (None, name)
     )
     leases = (
-        (
-            sum(map(len, (*key, *parents))),
-            LeaseFacts(*key, parents, _event_place(Stream.SUBSCRIPTIONS, place), place.timestamp),
-        )
+        LeaseFacts(*key, parents, _event_place(Stream.SUBSCRIPTIONS, place), place.timestamp)
         for key, (parents, place, _) in state.leases.items()
         if group in (None, key.group) and client in (None, key.client_id)
     )
-    return Overview(_fitting(bindings, limit), _fitting(leases, limit), state.clock, client_timeout_ms)
+    return Overview(
+        tuple(fitting(islice(bindings, limit), lambda each: len(each.group), PAGE_CHARACTERS)),
+        tuple(fitting(islice(leases, limit), _length, PAGE_CHARACTERS)),
+        state.clock,
+        client_timeout_ms,
+    )
 
 
-def _fitting(things: Iterable[tuple[int, T]], limit: int) -> tuple[T, ...]:
-    """Return the first items, given with their lengths, up to a number and up to `PAGE_CHARACTERS`."""
-    found: list[T] = []
-    characters = 0
-    for length, thing in islice(things, limit):
-        characters += length
-        if found and characters > PAGE_CHARACTERS:
-            break
-        found.append(thing)
-    return tuple(found)
+def _length(lease: LeaseFacts) -> int:
+    return sum(map(len, (lease.group, lease.client, *lease.parents)))
 
 
 def _event_place(stream: Stream, place: Place) -> EventPlace:
