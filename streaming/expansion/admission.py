@@ -73,5 +73,4 @@ def _excess(view: ShardView, key: ClientKey, after: int, quota: int, share: int)
 
 
 def _count(view: ShardView, key: ClientKey, wanted: Interest, policy: GroupPolicy) -> int:
-    """Return the number of stored topics that count against the quota."""
     return 0 if wanted.everything is not None else view.counts.count(key, wanted, policy)

@@ -195,7 +195,6 @@ class GroupBackfills:
         return any(each.exclusive for each in policies)
 
     def _find_wide(self) -> None:
-        """Find the changes that concern many topics."""
         state, view = self.batch.state, self.batch.view
         former, later = state.policy(self.group), view.policy(self.group)
         if former.terms != later.terms:

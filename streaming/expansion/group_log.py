@@ -269,7 +269,6 @@ class _Course:
 
     @property
     def selected(self) -> SelectorSpec | None:
-        """The selector in force."""
         return self.selectors.in_mode(self._mode)
 
     def client(self, part: Repeated) -> Client:
@@ -290,7 +289,6 @@ class _Course:
         return {mode: advance(client.subscription(mode), request, self._rules(mode), order, place) for mode in Mode}
 
     def follow(self, part: Repeated) -> None:
-        """Apply a request or an end."""
         client = self.client(part)
         self.apply(part, client, self.outcomes(part, client))
 

@@ -132,7 +132,6 @@ class _Cap:
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """Places of the new topics in order of creation."""
         return {name: place for place, name in enumerate(self._batch.delta.added)}
 
     def report(self) -> None:

@@ -248,7 +248,6 @@ class _Entries:
         self.spans: list[list[tuple[int, float, float]]] = []
 
     def follow(self, key: ClientKey, policies: Sequence[PolicyStep]) -> None:
-        """Add the entries of a client, given the changes of its group's policy."""
         state, view = self._batch.state, self._batch.view
         held = _Held(self.spans, self._runs, state.latest_order)
         held.turn_to(0, state.interest(key))
@@ -286,7 +285,6 @@ class _Held:
         self._now = NOTHING
 
     def turn_to(self, at: int, wanted: Interest) -> None:
-        """Replace the interest at a moment."""
         former, self._now = self._now, wanted
         if former.everything != wanted.everything or former.patterns != wanted.patterns:
             self._set(at, (True, None, _EVERYTHING), wanted.everything)

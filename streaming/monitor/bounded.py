@@ -93,7 +93,6 @@ class _Connection(H11Protocol):
 
     @property
     def host(self) -> str:
-        """Address of the client."""
         return self.client[0] if self.client else ""
 
     @property
@@ -103,7 +102,6 @@ class _Connection(H11Protocol):
         return cycle is None or cycle.response_complete or cycle.more_body or self._take_until is not None
 
     def is_late(self, now: float) -> bool:
-        """Return True if the connection has timed out."""
         if self._take_until is not None:
             return now > self._take_until
         if self.waits:
@@ -197,7 +195,6 @@ class _Sparse(logging.Filter):
         self._next = float("-inf")
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if a record is logged."""
         return record.levelno >= logging.ERROR and self._is_due()
 
     def report(self, about: dict[str, Any]) -> None:

@@ -81,7 +81,6 @@ class _Shard:
         return len(over)
 
     def forget(self, client: Client) -> None:
-        """Forget all of a client."""
         self.literal, self.wildcard = self.literal.without(client), self.wildcard.without(client)
 
 
@@ -115,7 +114,6 @@ class _GroupRules(NamedTuple):
     quota: int
 
     def sets_in_force(self, shard: _Shard) -> SubscriptionSets:
-        """Return the sets under the mode of the group."""
         return shard.wildcard if self.wildcard else shard.literal
 
     def limit(self, number: int, shards: int, orders: Iterable[Entry]) -> int | None:

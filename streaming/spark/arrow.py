@@ -73,7 +73,6 @@ class _NoPandas(MetaPathFinder):
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
-        """Raise an error for pandas."""
         if name == "pandas":
             raise ImportError(name)
 

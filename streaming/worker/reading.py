@@ -119,7 +119,6 @@ class KeyReader:
         return found
 
     def _read_by_column(self, rows: InputRows, found: Reading) -> None:
-        """Read topic events as one event."""
         _, partitions, offsets, entries, timestamps, payloads = rows
         columns = (partitions, offsets, position(entries), timestamps)
         sources = SourceColumns(self.topics[_TOPICS], *(column.astype(np.int64) for column in columns))
@@ -139,7 +138,6 @@ class KeyReader:
             found.events.append((places[0], TopicEventColumns(names, created, metadata, SourceColumns.of(places))))
 
     def _read(self, rows: InputRows, found: Reading) -> None:
-        """Read rows one by one."""
         events: list[tuple[Source, Event]] = []
         by_row = rows.by_row()
         if self.observer is not None:

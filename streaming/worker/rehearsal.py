@@ -232,7 +232,6 @@ def lethal_entries(text: str) -> list[dict[str, Any]] | None:
 
 
 def _entries(rows: InputRows) -> Iterator[tuple[int, ...]]:
-    """Return the entry of each row."""
     columns = (rows.streams, rows.partitions, rows.offsets, position(rows.entries), rows.timestamps)
     return zip(*(column.tolist() for column in columns), strict=True)
 
@@ -270,7 +269,6 @@ class _Child:
         self._max_bytes = None if grown is None or size is None else size + grown
 
     def play(self, work: KeyWork, seconds: float) -> Fate | None:
-        """Return the end of a dry run; None if it succeeds."""
         try:
             self._line.send(work)
             return self._attend(seconds)
@@ -304,7 +302,6 @@ class _Child:
         return None
 
     def kill(self) -> None:
-        """End the process."""
         self._line.close()
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
