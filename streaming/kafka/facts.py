@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 Offsets = Mapping[str, Mapping[int, int]]
 """Offsets by topic and partition."""
 
+
+def offsets_of(found: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Return the offsets in a JSON object."""
+    return {topic: {int(each): int(offset) for each, offset in offsets.items()} for topic, offsets in found.items()}
+
+
 START_OVER: Final = (
     "start over, with --checkpoint for a new folder and --updates for a new topic: "
     "the job then reads its inputs from the beginning and writes the whole relation"

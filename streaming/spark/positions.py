@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
-from streaming.kafka.facts import Offsets
+from streaming.kafka.facts import Offsets, offsets_of
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.kafka_clients import root_cause
 
@@ -31,10 +31,7 @@ def committed(query: StreamingQuery) -> Offsets:
 
 def parse(text: str | bytes) -> Offsets:
     """Return the positions in JSON of Spark's Kafka source."""
-    return {
-        topic: {int(number): offset for number, offset in offsets.items()}
-        for topic, offsets in orjson.loads(text).items()
-    }
+    return offsets_of(orjson.loads(text))
 
 
 def dump(positions: Offsets) -> str:

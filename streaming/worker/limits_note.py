@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from streaming.kafka.facts import offsets_of
 from streaming.worker.bounds import Bounds
 
 LIMITS: Final = "limits.json"
@@ -27,10 +28,6 @@ class Limits(NamedTuple):
         """Return True if the record was read under these limits or later ones."""
         return offset >= self.since.get(topic, {}).get(partition, 0)
 
-    def equal(self, other: "Limits") -> bool:
-        """Return True if other limits differ at most in where they begin."""
-        return self[:2] == other[:2]
-
 
 def parse(content: bytes) -> tuple[Limits, ...]:
     """Return the limits in a note, latest ones last; raise `ValueError`."""
@@ -39,10 +36,7 @@ def parse(content: bytes) -> tuple[Limits, ...]:
             Limits(
                 Bounds(**{name: int(value) for name, value in each["bounds"].items() if name in Bounds._fields}),
                 bool(each["cap_requests"]),
-                {
-                    topic: {int(number): int(offset) for number, offset in offsets.items()}
-                    for topic, offsets in each["since"].items()
-                },
+                offsets_of(each["since"]),
             )
             for each in orjson.loads(content)
         )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
+from streaming.kafka.facts import offsets_of
 from streaming.records.model import Source, Stream
 
 SIGNATURE = "signature.json"
@@ -61,11 +62,7 @@ class Signer(NamedTuple):
         """Return the signer in a file of a checkpoint; raise `ValueError`."""
         try:
             found = orjson.loads(content)
-            unsigned = {
-                topic: {int(number): int(offset) for number, offset in offsets.items()}
-                for topic, offsets in found["unsigned"].items()
-            }
-            return cls(bytes.fromhex(found["secret"]), unsigned)
+            return cls(bytes.fromhex(found["secret"]), offsets_of(found["unsigned"]))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"it lacks a field, or a field has another type ({error})") from None
 
