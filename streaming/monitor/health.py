@@ -68,7 +68,7 @@ class Health:
         self._back = now()
         self.is_catching_up = True
         self._lag: tuple[int, float] | None = None
-        self._former = "unknown"
+        self.former = "unknown"  # how the former driver of the checkpoint has ended
 
     @property
     def uptime(self) -> float:
@@ -80,10 +80,6 @@ class Health:
         with self._lock:
             self._phase, self._about = phase, about
             self._looked = self._now()
-
-    def note_former(self, end: str) -> None:
-        """Record how the former driver of the checkpoint ended."""
-        self._former = end
 
     def look(self, batch: int, *, is_running: bool) -> None:
         """Record the last committed micro-batch, and if the next one is running."""
@@ -117,7 +113,7 @@ class Health:
                 "micro_batch": self._batch if self._batch >= 0 else None,
                 "lag_records": self._lag[0] if self._lag else None,
                 "lag_seconds": round(self._lag[1], 1) if self._lag else None,
-                "former_driver": self._former,
+                "former_driver": self.former,
             }
         return Answer(condition, reason, details)
 

@@ -77,8 +77,8 @@ class Holder(NamedTuple):
         if self.released:
             return True
         mine = _process(os.getpid())
-        if not (self.process and mine) or _place(self.process) != _place(mine):
-            return False
+        if not (self.process and mine) or self.process.split()[:2] != mine.split()[:2]:
+            return False  # of another boot or namespace, whose ids cannot be compared
         return all(_process(int(name.split()[2])) != name for name in (self.process, self.spark) if name)
 
     def __str__(self) -> str:
@@ -98,11 +98,6 @@ def _process(pid: int) -> str:
     except (OSError, IndexError, ValueError):
         return ""
     return "" if status in _ENDED else f"{boot} {namespace} {pid} {ticks}"
-
-
-def _place(process: str) -> list[str]:
-    """Return boot and namespace of a process: ids are comparable if both are the same."""
-    return process.split()[:2]
 
 
 BEAT_SECONDS: Final = 2.0

@@ -202,7 +202,10 @@ class QueryMonitor:
             if now - self._asked > _PATIENCE_SECONDS:
                 self._note_outage(now, "it does not answer")
             return
-        self._note_answer(now)
+        if self._health.unreachable_seconds:
+            log.info("Kafka is back after %.0f s", now - self._well)
+        self._well = now
+        self._health.note_kafka(unreachable_for=0.0)
         self._lag.look(ends, self._read)
         self._health.note_lag(self._lag.records, self._lag.seconds)
         self._tell_progress(now)
@@ -213,12 +216,6 @@ class QueryMonitor:
             text = since.isoformat(sep=" ", timespec="seconds")
             log.warning("Kafka unreachable since %s: %s. The job waits for it", text, reason.rstrip("."))
         self._health.note_kafka(unreachable_for=now - self._well)
-
-    def _note_answer(self, now: float) -> None:
-        if self._health.unreachable_seconds:
-            log.info("Kafka is back after %.0f s", now - self._well)
-        self._well = now
-        self._health.note_kafka(unreachable_for=0.0)
 
     def _tell_progress(self, now: float) -> None:
         left, rate = self._lag.records, self._lag.rate
@@ -267,15 +264,7 @@ def add_up(progress: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
     return summed, keys
 
 
-def take_failures(counts: Counter[str]) -> list[tuple[str, int, int, int, str]]:
-    """Remove the failed entries from counts, and return them in order.
-
-    Each has Kafka topic, partition, offset, position in the record, and message.
-    """
-    return sorted(tuple(each) for each in _taken(counts, OutputKind.FAILURE))
-
-
-def _taken(counts: Counter[str], start: str) -> list[Any]:
+def take(counts: Counter[str], start: str) -> list[Any]:
     """Remove the kinds with a prefix from counts; return the JSON after it."""
     kinds = [kind for kind in counts if kind.startswith(start)]
     for kind in kinds:
@@ -314,8 +303,8 @@ class Report:
 
     def _take(self, progress: dict[str, Any]) -> None:
         total, keys = add_up(progress)
-        failures = take_failures(total)
-        suspects = _taken(total, OutputKind.SUSPECT)  # literal groups with an apparent pattern
+        failures = sorted(take(total, OutputKind.FAILURE))  # by their places
+        suspects = take(total, OutputKind.SUSPECT)  # literal groups with an apparent pattern
         if self._follow is not None:
             self._follow(BatchReport.of(progress, total, keys))
         if progress["numInputRows"]:

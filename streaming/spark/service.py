@@ -137,7 +137,7 @@ def _work(
         start = Start(spark, settings, admin, lease, agreed)
         running, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
         provision.warn_of_missing(admin, settings, agreed.group)
-        monitor.health.note_former(lease.end_of_former())
+        monitor.health.former = lease.end_of_former()
         files = checkpoint.CheckpointFiles(spark, settings.checkpoint)
 
         def watched(query: StreamingQuery, _: Clock) -> tuple[Stop, QueryMonitor]:

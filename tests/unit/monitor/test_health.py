@@ -86,7 +86,7 @@ def test_a_job_catches_up_until_it_is_through_and_is_ready_until_it_is_far_behin
 
 
 def test_the_answer_has_what_tells_a_crash_from_a_start(health: Health, time: Time) -> None:
-    health.note_former("crashed")
+    health.former = "crashed"
     time.now = 12.34
     body = health.answer().body()
     assert body == {
