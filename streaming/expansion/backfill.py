@@ -14,7 +14,7 @@ from itertools import chain, count, islice
 from math import inf
 
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
-from streaming.expansion.view import GroupMoment, of_policy, of_request
+from streaming.expansion.view import GroupMoment
 from streaming.records.columns import SourceColumns
 from streaming.records.model import TopicMetadata
 from streaming.records.subscribers import ClientKey
@@ -149,18 +149,16 @@ class GroupBackfills:
         """
         passed = [self.after.get(each, self.before[each]) for each in covering[0] if each not in covering[1]]
         own = [self._of_former(key, each.clients[key.client_id]) for each in passed if key.client_id in each.clients]
-        own = own or list(map(of_request, self.batch.view.request_steps(key)))
+        own = own or list(self.batch.view.request_steps(key))
         others = [
             self._of_former(other, former)
             for each in passed
             for client_id, former in each.clients.items()
             if (other := ClientKey(self.group, client_id)) != key
         ]
-        others += [
-            of_request(step) for other in self._changes if other != key for step in self.batch.view.request_steps(other)
-        ]
+        others += [step for other in self._changes if other != key for step in self.batch.view.request_steps(other)]
         policies = [self._of_event(each.event) for each in passed if each.event is not None]
-        policies += map(of_policy, self.batch.view.policy_steps(self.group))
+        policies += self.batch.view.policy_steps(self.group)
         is_own = own and (asked[0] is not asked[1] or (op is Op.ADD and (not policies or policies[-1].key == key)))
         if not is_own and not policies and others:  # a request of another client causes no SUBSCRIBED of this one
             return others[-1]._replace(cause_add=Cause.RELEASED, cause_remove=Cause.EVICTED)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.expansion.backfill import Covering, GroupBackfills
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
 from streaming.expansion.timeline import Timeline
-from streaming.expansion.view import GroupMoment, of_policy, of_request
+from streaming.expansion.view import GroupMoment
 from streaming.records.model import Source
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.records.updates import Cause, Op, Update
@@ -132,7 +132,7 @@ def _pop_beyond(
             concerned = sum(len(state.topics_of(wanted)) for wanted in both if wanted != NOTHING)
             if concerned > max(shares):
                 keys.append(key)
-    if any(policy.exclusive for policy in (former, later, *(step.policy for step in view.policy_steps(group)))):
+    if any(policy.exclusive for policy in (*view.policies(group), later)):
         found = dict.fromkeys(keys, GroupComparison(batch, announcer, group, dict(changes), None))
     else:
         found = {key: GroupComparison(batch, announcer, group, {key: changes[key]}, None) for key in keys}
@@ -165,7 +165,7 @@ class GroupComparison:
         former, later = batch.state.policy(group), batch.view.policy(group)
         self._policy_steps = batch.view.policy_steps(group)
         formers, pinned = ([], {}) if backfills is None else (backfills.policies, backfills.clients)
-        policies = (former, *(step.policy for step in self._policy_steps), later, *formers)
+        policies = (*batch.view.policies(group), later, *formers)
         self._exclusive = any(policy.exclusive for policy in policies)
         self._policy_changed = former != later and batch.view.policy_changed(group)
         # In an exclusive group a client takes a topic from another client, or leaves it to another. A client that has
@@ -305,9 +305,9 @@ class GroupComparison:
         if len({*(step.number for step in policies), *(step.number for step in requests)}) != 1:
             return None
         if requests:
-            return of_request(requests[0])
+            return requests[0]
         # A group event may move a topic of an exclusive group from one client to another.
-        return None if self._exclusive and policies[0].key is None else of_policy(policies[0])
+        return None if self._exclusive and policies[0].key is None else policies[0]
 
     @property
     def _events(self) -> Timeline:

@@ -10,7 +10,7 @@ from streaming.expansion.admission import WITHIN_QUOTA, admission
 from streaming.expansion.ends import EndStep, former_release_step, is_superseded, parts_due
 from streaming.expansion.group_log import GroupLog, counted_modes
 from streaming.expansion.topics import TopicChanges
-from streaming.expansion.view import Overlay, PolicyStep, RequestStep, ShardView
+from streaming.expansion.view import GroupMoment, Overlay, ShardView
 from streaming.records.columns import Event, TopicEventColumns
 from streaming.records.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest, TopicEvent, entry_of
 from streaming.records.subscribers import ClientKey
@@ -183,9 +183,7 @@ def _interest_changes(view: ShardView, overlay: Overlay) -> Iterator[tuple[Clien
         requests = overlay.requests.get(key, ())
         if requests and before != after:
             last = requests[-1]
-            cause = Cause.LEASE_EXPIRED if last.request.expired else Cause.UNSUBSCRIBED
-            option = last.request.offset_option
-            yield key, InterestChange(before, after, last.source, Cause.SUBSCRIBED, cause, option)
+            yield key, InterestChange(before, after, last.source, last.cause_add, last.cause_remove, last.option)
         else:
             source, cause = view.policy_change(key.group)
             yield key, InterestChange(before, after, source, cause, cause)
@@ -219,18 +217,7 @@ def read_group_event(
     if policy.terms != former.terms:
         overlay.steps += 1
         overlay.records += 1
-        step = PolicyStep(overlay.steps, overlay.records, source, policy, view.group(event.group))
-        overlay.policies.setdefault(event.group, []).append(step)
-
-
-class RequestChange(NamedTuple):
-    """A client before and after a request, and the mode of its group."""
-
-    key: ClientKey
-    mode: Mode
-    request: SubscriptionRequest
-    former: Client
-    client: Client
+        overlay.add_policy(GroupMoment(source, None, group=view.group(event.group)), event.group, policy)
 
 
 class RequestReader:
@@ -278,7 +265,7 @@ class RequestReader:
         self._remember(key, request.action, place, outcomes, former)
         literal, wildcard = outcomes[Mode.LITERAL].subscription, outcomes[Mode.WILDCARD].subscription
         self._select(source, request, outcomes)
-        self._store(source, RequestChange(key, mode, request, former, Client.of(literal, wildcard)))
+        self._store(source, mode, request, former, Client.of(literal, wildcard))
 
     def _former(self, key: ClientKey) -> Client:
         """Return a client before a request, prepared for further ones if it is not its first."""
@@ -301,7 +288,7 @@ class RequestReader:
         for step in self._end_steps(key, request, as_of):
             at = source if step.request.expired else source.at(step.place)
             self._overlay.steps += 1
-            self._store(at, RequestChange(step.key, mode, step.request, self._view.client(step.key), step.client))
+            self._store(at, mode, step.request, self._view.client(step.key), step.client)
             selectors = self._view.group_selectors(key.group)
             self._reselect(step.key, selectors, step.reselected(selectors), at)
             if step.excess is not None:  # a dead letter, or one that is taken back
@@ -365,21 +352,22 @@ class RequestReader:
     def _reselect(self, key: ClientKey, former: GroupSelectors, selectors: GroupSelectors, source: Source) -> None:
         if selectors == former:
             return
-        group, policy, at = key.group, self._view.policy(key.group), source
+        group, policy = key.group, self._view.policy(key.group)
         self._overlay.selectors[group] = selectors
         if selectors.in_force != former.in_force or group not in self._overlay.selector_requests:
             self._overlay.selector_requests[group] = source
         renewed = self._view.policy(group)
         if renewed.terms != policy.terms:
-            numbers = self._overlay.steps, self._overlay.records
-            step = PolicyStep(*numbers, at, renewed, self._view.group(group), key)
-            self._overlay.policies.setdefault(group, []).append(step)
+            self._overlay.add_policy(GroupMoment(source, key), group, renewed)
 
-    def _store(self, source: Source, change: RequestChange) -> None:
-        key, mode, request, former, client = change
+    def _store(self, source: Source, mode: Mode, request: SubscriptionRequest, former: Client, client: Client) -> None:
+        """Store a client after a request under the mode of its group."""
         if client == former:
             return
+        key = ClientKey(request.group, request.client_id)
         self._overlay.set_client(key, client)
         if client[mode is Mode.WILDCARD] != former[mode is Mode.WILDCARD]:
-            step = RequestStep(self._overlay.steps, self._overlay.records, source, key, request, client)
-            self._overlay.requests.setdefault(key, []).append(step)
+            cause = Cause.LEASE_EXPIRED if request.expired else Cause.UNSUBSCRIBED
+            numbers = self._overlay.steps, self._overlay.records
+            moment = GroupMoment(source, key, Cause.SUBSCRIBED, cause, request.offset_option, None, *numbers, client)
+            self._overlay.requests.setdefault(key, []).append(moment)

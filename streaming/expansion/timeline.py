@@ -15,7 +15,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
 
 from streaming.expansion.micro_batch import MicroBatch
-from streaming.expansion.view import Attribution, GroupMoment, PolicyStep, RequestStep, of_policy, of_request
+from streaming.expansion.view import Attribution, GroupMoment
 from streaming.records.model import Notation
 from streaming.records.subscribers import ClientKey, SubscriberKey
 from streaming.records.updates import Op
@@ -147,11 +147,9 @@ class Timeline:
         policies = {step.number: step for step in view.policy_steps(group)}
         numbers = sorted({**requests, **policies})
         places = {number: place for place, number in enumerate(numbers, 1)}
-        self._moments = [
-            of_request(requests[number]) if number in requests else of_policy(policies[number]) for number in numbers
-        ]
-        self._records = _ranges([(requests.get(number) or policies[number]).record for number in numbers])
-        self._policies = [state.policy(group), *(step.policy for step in policies.values())]
+        self._moments = [requests.get(number) or policies[number] for number in numbers]
+        self._records = _ranges([moment.record for moment in self._moments])
+        self._policies = view.policies(group)
         self._policies_at = [0, *(places[number] for number in policies)]
         exclusive = any(policy.exclusive for policy in self._policies)
         runs = _runs(self._moments) if exclusive else None
@@ -247,17 +245,13 @@ class _Entries:
         self.index = DistinctEntries(batch.state.inner_multi)
         self.spans: list[list[tuple[int, float, float]]] = []
 
-    def follow(self, key: ClientKey, policies: Sequence[PolicyStep]) -> None:
+    def follow(self, key: ClientKey, policies: Sequence[GroupMoment]) -> None:
         state, view = self._batch.state, self._batch.view
         held = _Held(self.spans, self._runs, state.latest_order)
         held.turn_to(0, state.interest(key))
         client, policy = state.clients.get(key) or Client(), state.policy(key.group)
-        steps: list[RequestStep | PolicyStep] = [*view.request_steps(key), *policies]
-        for step in sorted(steps, key=attrgetter("number")):
-            if isinstance(step, RequestStep):
-                client = step.client
-            else:
-                policy = step.policy
+        for step in sorted([*view.request_steps(key), *policies], key=attrgetter("number")):
+            client, policy = step.client or client, step.policy or policy
             wanted = NOTHING if policy.elsewhere else interest(client, policy.mode)
             held.turn_to(self._places[step.number], wanted)
         for patterns in (False, True):

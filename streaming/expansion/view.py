@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import isinf
 from typing import Any, NamedTuple
 
-from streaming.records.model import Source, SubscriptionRequest
+from streaming.records.model import Source
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause, Op
 from streaming.state import Group, GroupSelectors, Shard, ShardState
@@ -27,34 +27,6 @@ are attributed to the first of these.
 """
 
 
-class RequestStep(NamedTuple):
-    """A request, or a step of an end, that changed a client's subscription under the mode of its group.
-
-    The number is of the step, the record of the event: the end of a client has several steps.
-    """
-
-    number: int
-    record: int
-    source: Source
-    key: ClientKey
-    request: SubscriptionRequest
-    client: Client
-
-
-class PolicyStep(NamedTuple):
-    """An event that changed the policy of a group in more than its quota, with numbers as in `RequestStep`.
-
-    The key is of the client whose request set a selector; None for a group event.
-    """
-
-    number: int
-    record: int
-    source: Source
-    policy: GroupPolicy
-    group: Group
-    key: ClientKey | None = None
-
-
 class Attribution(NamedTuple):
     """The event behind an update; `group` None stands for the attributes after the micro-batch."""
 
@@ -65,7 +37,18 @@ class Attribution(NamedTuple):
 
 
 class GroupMoment(NamedTuple):
-    """An event that concerns a group, with the causes of updates of the client that it changed, or of all."""
+    """An event that changed a client, or the policy of its group in more than its quota.
+
+    Attributes:
+        key: client of a request, or of the end of a client; None for a group event.
+        cause_add, cause_remove: of updates of that client, or of the group.
+        option: offset option of a request.
+        group: attributes after a group event.
+        number: of the moment among all moments of the micro-batch.
+        record: number of the event; the end of a client has several moments.
+        client: subscriptions after it, if they changed under the mode of the group.
+        policy: after it, if it changed.
+    """
 
     source: Source
     key: ClientKey | None
@@ -73,6 +56,10 @@ class GroupMoment(NamedTuple):
     cause_remove: Cause = Cause.GROUP_CHANGED
     option: Any = None
     group: Group | None = None
+    number: int = 0
+    record: int = 0
+    client: Client | None = None
+    policy: GroupPolicy | None = None
 
     def decision(self, op: Op, *, own: bool, asked_before: bool, asked_after: bool, received: bool) -> Attribution:
         """Return the attribution of an update to this event.
@@ -95,17 +82,6 @@ class GroupMoment(NamedTuple):
         return Attribution(self.source, Cause.RELEASED)
 
 
-def of_request(step: RequestStep) -> GroupMoment:
-    """Return the moment of a request, or of the end of a client."""
-    removal = Cause.LEASE_EXPIRED if step.request.expired else Cause.UNSUBSCRIBED
-    return GroupMoment(step.source, step.key, Cause.SUBSCRIBED, removal, step.request.offset_option)
-
-
-def of_policy(step: PolicyStep) -> GroupMoment:
-    """Return the moment of a group event, or of a request that set a selector."""
-    return GroupMoment(step.source, step.key, group=step.group if step.key is None else None)
-
-
 @dataclass(slots=True)
 class Overlay:
     """Changes of groups and clients by the events read so far.
@@ -125,12 +101,17 @@ class Overlay:
     clients: dict[ClientKey, Client] = field(default_factory=dict)
     members: dict[str, dict[ClientKey, None]] = field(default_factory=dict)
     last_requests: dict[ClientKey, LastRequest] = field(default_factory=dict)
-    requests: dict[ClientKey, list[RequestStep]] = field(default_factory=dict)
-    policies: dict[str, list[PolicyStep]] = field(default_factory=dict)
+    requests: dict[ClientKey, list[GroupMoment]] = field(default_factory=dict)
+    policies: dict[str, list[GroupMoment]] = field(default_factory=dict)
     notes: dict[ClientKey, ClientNotes] = field(default_factory=dict)
     repeated: dict[tuple[ClientKey, int], Repeated | None] = field(default_factory=dict)
     steps: int = 0
     records: int = 0
+
+    def add_policy(self, moment: GroupMoment, group: str, policy: GroupPolicy) -> None:
+        """Note another policy of a group."""
+        moment = moment._replace(number=self.steps, record=self.records, policy=policy)
+        self.policies.setdefault(group, []).append(moment)
 
     def set_client(self, key: ClientKey, client: Client) -> None:
         """Note the subscriptions of a client."""
@@ -225,11 +206,11 @@ class ShardView(Roster):
             self._counts = TopicCounts(self.state)
         return self._counts
 
-    def request_steps(self, key: ClientKey) -> Sequence[RequestStep]:
+    def request_steps(self, key: ClientKey) -> Sequence[GroupMoment]:
         """Return the changes of a client, oldest first."""
         return self._overlay.requests.get(key, ())
 
-    def policy_steps(self, group: str) -> Sequence[PolicyStep]:
+    def policy_steps(self, group: str) -> Sequence[GroupMoment]:
         """Return the changes of a group's policy, oldest first; of very many only the last ones."""
         steps = self._overlay.policies.get(group, ())
         if len(steps) <= MOST_POLICY_STEPS:
@@ -237,6 +218,13 @@ class ShardView(Roster):
         by_event = [step for step in steps if step.key is None][-MOST_POLICY_STEPS:]
         by_request = [step for step in steps if step.key is not None][-MOST_POLICY_STEPS:]
         return [*by_event, *by_request]  # as they are read
+
+    def policies(self, group: str) -> list[GroupPolicy]:
+        """Return the policies of a group before the micro-batch, and after each of its changes."""
+        return [
+            self.state.policy(group),
+            *(each.policy for each in self.policy_steps(group) if each.policy is not None),
+        ]
 
     def restrictive_policies(self) -> Mapping[str, GroupPolicy]:
         """Return the policies of the groups in which a matching client may not receive a topic."""
