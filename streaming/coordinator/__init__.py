@@ -1,8 +1,7 @@
-"""State that spans parent topics: group bindings, client leases, alarms.
+"""State that spans parent topics, in keys of its own: group bindings, client leases, alarms.
 
-This state has its own keys, the coordinator's buckets. The coordinator never changes a shard directly: for each parent
-concerned it writes an ordinary record back to an input stream, and the record names the event that caused it. So a
-replay gives the same result, and repeated or late records do no harm.
+The coordinator writes ordinary records to the inputs of shards, which name the event behind them (see "The coordinator"
+in `docs/how-it-decides.md`). So a replay gives the same result, and repeated or late records do no harm.
 """
 
 from streaming.coordinator.records import alarm, wake

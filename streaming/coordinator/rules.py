@@ -1,9 +1,8 @@
 """Rules of the coordinator: the events of a micro-batch in, changes of one bucket and records for its parents out.
 
-A client leaves all of its parents by one request, or its lease expires; only the coordinator has the list of parents.
-It writes an end to each of them, which a shard reads some micro-batches later. Meanwhile the client may ask again.
-So the record repeats the client's requests and ends since then, and a shard applies them again. Requests that arrive
-before the record was read back are written in records that continue it, so each request is written once.
+Only the coordinator has the list of a client's parents. It writes an end to each of them when the client leaves or its
+lease expires. A shard reads it some micro-batches later, so it repeats the client's requests and ends since then. Until
+it was read back, further requests are written in records that continue it.
 """
 
 from collections import Counter

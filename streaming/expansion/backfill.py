@@ -1,12 +1,9 @@
 """Backfills: changes of a group that concern many topics, carried out over several micro-batches.
 
-A request or a group event may concern millions of topics. The state has its result at once, but the relation follows in
-steps: a backfill keeps the former interests of clients, or the former policy of the group, in force for the topics
-still to come. A micro-batch of a shard visits at most `Tuning.backfill_topics` of them. The shard writes a record that
-wakes it, and continues with the next micro-batch. New topics follow the present group at once, and so do topics that
-no backfill covers.
-
-A further wide change joins the backfills under way. It begins another one only if they do not cover enough topics.
+The state has the result of a change at once. A backfill keeps the former interests of clients, or the former policy of
+the group, in force for the topics still to come, of which a micro-batch visits at most `Tuning.backfill_topics`. The
+shard writes a record that wakes it for the next step. A further wide change joins the backfills under way, and begins
+another one only if they do not cover enough topics.
 """
 
 from collections.abc import Iterable, Iterator

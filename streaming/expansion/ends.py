@@ -1,9 +1,8 @@
-"""Ends of clients by the coordinator, applied to a shard.
+"""Ends of clients by the coordinator, applied to a shard (see `streaming.coordinator.rules`).
 
-The coordinator ends a client on every parent when it leaves, or when its lease expires. The record of it arrives later;
-meanwhile the client may have sent requests, which were applied as if its session went on. The record and its
-continuations repeat the requests, and the shard applies them again, to a client that has ended. A shard keeps these
-parts until it has read a part that goes up to the last request of the client, and applies them together.
+The record of an end arrives late, and repeats the client's requests, which the shard has applied as if the session went
+on. It applies them again, to a client that has ended. A shard keeps these parts until it has read a part that goes up
+to the last request of the client, and applies them together.
 """
 
 from collections import defaultdict
