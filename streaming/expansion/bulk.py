@@ -7,17 +7,14 @@ quotas may take topics back (`streaming.expansion.quota`); they ask for the upda
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from streaming.expansion.micro_batch import MicroBatch
 from streaming.expansion.topics import BulkChange
-from streaming.records.columns import Pairs
+from streaming.records.columns import Ints, Pairs
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Op, Update, UpdateColumns
 from streaming.state.interests import Interests
-
-if TYPE_CHECKING:
-    from streaming.records.columns import Ints
 
 
 class BulkUpdates:
@@ -26,7 +23,6 @@ class BulkUpdates:
     def __init__(self, batch: MicroBatch, renewed: Interests | None) -> None:
         self._batch = batch
         self._found = [(bulk, _pairs(batch, bulk, renewed)) for bulk in batch.topics.bulks]
-        self._by_client: list[dict[ClientKey, Ints]] | None = None
         self._spelled: dict[ClientKey, None] = {}
         self._growth: Counter[ClientKey] = Counter()
         for bulk, pairs in self._found:
@@ -47,13 +43,15 @@ class BulkUpdates:
         if key in self._spelled:
             return []
         self._spelled[key] = None
-        if self._by_client is None:
-            self._by_client = [pairs.indices_by_client() for _, pairs in self._found]
         spelled: list[Update] = []
         for (bulk, pairs), indices in zip(self._found, self._by_client, strict=True):
             if key in indices:
                 spelled += self._columns(bulk, pairs.take(indices[key]).compacted()).one_by_one()
         return spelled
+
+    @cached_property
+    def _by_client(self) -> list[dict[ClientKey, Ints]]:
+        return [pairs.indices_by_client() for _, pairs in self._found]
 
     def columns(self) -> Iterator[UpdateColumns]:
         """Yield all other updates."""

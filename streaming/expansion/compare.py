@@ -6,7 +6,7 @@ over the topics that stay.
 
 from collections.abc import Container, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from streaming.expansion.backfill import Covering, GroupBackfills
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
@@ -15,14 +15,11 @@ from streaming.expansion.view import GroupMoment
 from streaming.records.model import Source
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.records.updates import Cause, Op, Update
+from streaming.state import Group
 from streaming.state.client import NOTHING
 from streaming.state.frames import Frame, frame
 from streaming.state.interests import Interests
 from streaming.state.policy import apply_policies, bitmap
-
-if TYPE_CHECKING:
-    from streaming.state import Group
-
 
 _new = tuple.__new__
 """Constructor of named tuples that takes two thirds of the time, for millions of updates."""
@@ -51,7 +48,7 @@ class Announcer:
         cause: Cause,
         source: Source,
         option: Any = None,
-        group: "Group | None" = None,
+        group: Group | None = None,
     ) -> Update:
         """Return an update, with sorted patterns: a repeated micro-batch repeats it.
 
@@ -64,7 +61,7 @@ class Announcer:
         version = self._versions[subscriber]
         return _new(Update, (op, subscriber, topic, texts, cause, version, source, option, reset, None))
 
-    def _group(self, name: str) -> "Group":
+    def _group(self, name: str) -> Group:
         if name not in self._groups:
             self._groups[name] = self._batch.view.group(name)
         return self._groups[name]

@@ -1,21 +1,17 @@
 """Rows of MQTT shares under the keys of an earlier release, which left the filter out."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from matcher.dialects.mqtt import shared
 from streaming.expansion.compare import Announcer
 from streaming.expansion.micro_batch import apply_events
 from streaming.records.model import Source
-from streaming.records.subscribers import SHARE
+from streaming.records.subscribers import SHARE, SubscriberKey
 from streaming.records.updates import Cause, Op, Update
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import holdings
 from streaming.state.interests import MQTT
 from streaming.tuning import Tuning
-
-if TYPE_CHECKING:
-    from streaming.records.subscribers import SubscriberKey
 
 FORMAT_WITH_FILTERS = 6
 """First state format whose shares have their filters in the keys of their rows."""
@@ -38,7 +34,7 @@ def renamed_rows(state: ShardState, shard: Shard, source: Source, tuning: Tuning
     announcer = Announcer(apply_events(state, (), shard, tuning))
     updates: list[Update] = []
     for topic, found in holdings(state, shard):
-        former: dict[SubscriberKey, list[str]] = {}
+        former = dict[SubscriberKey, list[str]]()
         for subscriber, patterns in found.items():
             if subscriber.part.startswith(SHARE):
                 name, _, _ = subscriber.part.partition("/")
