@@ -91,7 +91,7 @@ class UpdateWriter:
     """
 
     def __init__(self, parent: str) -> None:
-        self._parent = parent
+        self.parent = parent
         self.lmq_name = text_json(f"{LMQ_PREFIX}{parent}$")[:-1]
         self._events: dict[str, tuple[Op, Cause, Source, _EventJson]] = {}
         self._event_bytes = 0
@@ -105,7 +105,7 @@ class UpdateWriter:
         """
         op, key, lite_topic, patterns, cause, version, source, option, reset, bitmap = update
         if key is not self._latest[0] or version != self._latest[1]:
-            self._latest = key, version, self.subscriber_json(key, version)
+            self._latest = key, version, _SUBSCRIBERS[self.parent, key, version]
         subscriber = self._latest[2]
         known = self._events.get(lite_topic)
         if known is not None and known[0] is op and known[1] is cause and known[2] is source:
@@ -136,10 +136,6 @@ class UpdateWriter:
             if update.op is Op.REMOVE:
                 found.append(KafkaRecord(record.key, None))
         return found
-
-    def subscriber_json(self, key: SubscriberKey, version: int | None) -> _SubscriberJson:
-        """Return the JSON shared by all updates of a subscriber."""
-        return _SUBSCRIBERS[self._parent, key, version]
 
     def _event_json(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _EventJson:
         topic, partition, offset, entry, timestamp = source
@@ -328,7 +324,7 @@ class Tables(NamedTuple):
         digests = digest_lines(map(add, digested, places.split(b"\n")))
         key_starts, key_ends, subscriber_names, versions, subscriber_digests = zip(
             *(
-                writer.subscriber_json(columns.pairs.subscriber_table[subscriber], columns.versions[subscriber])
+                _SUBSCRIBERS[writer.parent, columns.pairs.subscriber_table[subscriber], columns.versions[subscriber]]
                 for subscriber in subscribers.tolist()
             ),
             strict=True,
