@@ -24,19 +24,15 @@ class BulkUpdates:
         self._batch = batch
         self._found = [(bulk, _pairs(batch, bulk, renewed)) for bulk in batch.topics.bulks]
         self._spelled: dict[ClientKey, None] = {}
-        self._growth: Counter[ClientKey] = Counter()
+
+    @cached_property
+    def growth(self) -> Counter[ClientKey]:
+        """Number of topics that each client of one of the topics gains, by all rules but the quotas."""
+        growth: Counter[ClientKey] = Counter()
         for bulk, pairs in self._found:
             for key, count in pairs.topics_by_client().items():
-                self._growth[key] += count if bulk.exists else -count
-
-    @property
-    def clients(self) -> Iterator[ClientKey]:
-        """Clients that receive one of the topics, before the micro-batch or after it."""
-        return iter(self._growth)
-
-    def growth(self, key: ClientKey) -> int:
-        """Return the number of topics that a client gains, by all rules but the quotas."""
-        return self._growth[key]
+                growth[key] += count if bulk.exists else -count
+        return growth
 
     def spell_out(self, key: ClientKey) -> list[Update]:
         """Return the updates of one client one by one, and take them out of `columns`."""

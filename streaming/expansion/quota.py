@@ -69,7 +69,7 @@ def _by_client(
             found[key] = [*found[key], *own] if key in found else own
     matching = (batch.state.interests.match(topic) for topic in batch.topics.recreated())
     others = [subscriber.client for matches in matching for subscriber in matches]
-    others += [*batch.changed, *bulk.clients]
+    others += [*batch.changed, *bulk.growth]
     for group, _ in batch.view.regrouped():
         if batch.view.group(group).quota != batch.state.group(group).quota:
             others += batch.view.clients_of(group)
@@ -103,7 +103,7 @@ class _Cap:
             # A count is kept up to date only while there is a quota; without one, the client had no interest here.
             held = 0 if before is None else state.held(key, batch.shard.client_share)
             adds = [update for update in own if update.op is Op.ADD]
-            now = held + 2 * len(adds) - len(own) + self._bulk.growth(key)
+            now = held + 2 * len(adds) - len(own) + self._bulk.growth[key]
             if (before is None or held <= before) and (after is None or now <= after):
                 delta.held[key] = int(now)
                 return own
