@@ -6,17 +6,17 @@ shard writes a record that wakes it for the next step. A further wide change joi
 another one only if they do not cover enough topics.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count, islice
 from math import inf
 
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
 from streaming.expansion.view import GroupMoment
-from streaming.records.columns import SourceColumns
+from streaming.records.columns import Pairs, SourceColumns
 from streaming.records.model import TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause, Op, UpdateColumns
-from streaming.state import Backfill
+from streaming.state import Backfill, ShardState
 from streaming.state.client import NOTHING, Interest
 from streaming.state.delta import Former, PolicyEvent
 from streaming.state.frames import former_interest, former_policy, pinned
@@ -270,16 +270,25 @@ def step_columns(backfills: GroupBackfills) -> Iterator[UpdateColumns]:
     topics = list(islice(backfills.step(), most))
     for key in pinned(group, [backfill]):
         former = backfill.clients[key.client_id]
-        before, after = state.new_interests(), state.new_interests()
-        before.add(key, former_interest(state, key, list(backfills.before.values())))
-        after.add(key, view.interest(key))
-        lost, gained = before.pairs(topics), after.pairs(topics)
+        before = former_interest(state, key, list(backfills.before.values()))
+        lost, gained = exchanged(state, key, before, view.interest(key), topics)
         sources, version = SourceColumns.same(former.source, len(topics)), view.version(key)
         resets = view.group(group).resets_offset(former.cause)
         for op, cause, pairs, option, reset in (
-            (Op.REMOVE, former.cause, lost.without(gained), None, resets),
-            (Op.ADD, Cause.SUBSCRIBED, gained.without(lost), former.offset_option, False),
+            (Op.REMOVE, former.cause, lost, None, resets),
+            (Op.ADD, Cause.SUBSCRIBED, gained, former.offset_option, False),
         ):
             versions = [version] * len(pairs.subscriber_table)
             yield UpdateColumns(op, cause, topics, sources, pairs, versions, option, reset)
     backfills.note()
+
+
+def exchanged(
+    state: ShardState, key: ClientKey, before: Interest, after: Interest, topics: Sequence[str]
+) -> tuple[Pairs, Pairs]:
+    """Return the pairs of some topics that a client loses and gains by another interest."""
+    former, later = state.new_interests(), state.new_interests()
+    former.add(key, before)
+    later.add(key, after)
+    lost, gained = former.pairs(topics), later.pairs(topics)
+    return lost.without(gained), gained.without(lost)

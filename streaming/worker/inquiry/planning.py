@@ -12,6 +12,7 @@ from streaming import coordinator
 from streaming.coordinator import CoordinatorState
 from streaming.errors import Rejected
 from streaming.expansion import expand
+from streaming.expansion.backfill import exchanged
 from streaming.expansion.micro_batch import MicroBatch, apply_events
 from streaming.records.columns import Event, SourceColumns
 from streaming.records.model import SingleEvent, Source, Stream
@@ -165,15 +166,9 @@ def _wide_updates(batch: MicroBatch, key: ClientKey, topics: list[str]) -> Itera
     change = batch.changed.get(key)
     if change is None:
         return
-    former, later = batch.state.new_interests(), batch.state.new_interests()
-    former.add(key, change.before)
-    later.add(key, change.after)
-    before, after = former.pairs(topics), later.pairs(topics)
+    lost, gained = exchanged(batch.state, key, change.before, change.after, topics)
     sources = SourceColumns.same(change.source, len(topics))
-    for op, cause, pairs in (
-        (Op.REMOVE, change.cause_remove, before.without(after)),
-        (Op.ADD, change.cause_add, after.without(before)),
-    ):
+    for op, cause, pairs in ((Op.REMOVE, change.cause_remove, lost), (Op.ADD, change.cause_add, gained)):
         yield UpdateColumns(op, cause, topics, sources, pairs, [None] * len(pairs.subscriber_table))
 
 
