@@ -11,6 +11,7 @@ from matcher.dialects import get_dialect
 from streaming.config import Settings
 from streaming.kafka.options import for_librdkafka
 from streaming.kafka.reader import Span, TopicReader
+from streaming.worker.inquiry.listing import accepting
 from streaming.worker.inquiry.model import EventPlace
 
 
@@ -32,15 +33,12 @@ class Chosen(NamedTuple):
         """Return the predicate; raise `InvalidPattern` or `UnknownDialect`."""
         names = {"parentTopic": self.parent, "group": self.group, "clientId": self.client, "op": self.op}
         wanted = {field: name for field, name in names.items() if name is not None}
-        text, source = self.topic, self.source
-        dialect = get_dialect(self.dialect)
-        pattern = None if text is None else dialect.parse(text)
+        is_chosen, source = accepting(self.topic, get_dialect(self.dialect).name), self.source
 
         def accepts(update: dict[str, Any]) -> bool:
             if any(update.get(field) != name for field, name in wanted.items()):
                 return False
-            name = str(update.get("liteTopic"))
-            if pattern is not None and name != text and not dialect.matches(pattern, name):
+            if not is_chosen(str(update.get("liteTopic"))):
                 return False
             place = update.get("source") or {}
             found = place.get("topic"), place.get("partition"), place.get("offset")

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from matcher.dialects import get_dialect
 from streaming.inspect.api import Explanation, Filter
 from streaming.inspect.planning import DryRun
 from streaming.printable import counted, printable, printable_json
+from streaming.worker.inquiry.listing import accepting
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,
@@ -184,13 +184,8 @@ def list_end(shown: int, total: int, *, more: bool) -> str:
 
 def chosen(items: Sequence[T], name: str, selection: Filter) -> Iterator[Page[T]]:
     """Yield the items whose name passes a filter, as one page."""
-    found = items
-    if selection.pattern is not None:
-        text, dialect = selection.pattern, get_dialect(selection.dialect)
-        pattern = dialect.parse(text)
-        named = ((getattr(item, name), item) for item in items)
-        found = [item for name, item in named if name == text or dialect.matches(pattern, name)]
-    yield Page(found, None, len(items))
+    accepts = accepting(selection.pattern, selection.dialect)
+    yield Page([item for item in items if accepts(getattr(item, name))], None, len(items))
 
 
 def template(text: str) -> Callable[[Mapping[str, Any]], str]:

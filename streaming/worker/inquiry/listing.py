@@ -52,7 +52,7 @@ def topics(state: ShardState, question: Question) -> Page[TopicFacts]:
         metadata = state.topics[name]
         return len(name) + len(metadata.tags or "") + _characters(metadata.properties)
 
-    page = _page(state.topics, question, _accepts(question), length, total=len(state.topics))
+    page = _page(state.topics, question, accepting(question.pattern, question.dialect), length, total=len(state.topics))
     return Page([topic_facts(name, state.topics[name]) for name in page.items], page.cursor, page.total)
 
 
@@ -69,7 +69,7 @@ def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
     """Return a page of the groups that have an event or a client on a shard."""
     counts = Counter(key.group for key in state.clients)
     names = dict.fromkeys([*state.groups, *counts])
-    accepts = _accepts(question)
+    accepts = accepting(question.pattern, question.dialect)
 
     def length(name: str) -> int:
         selector = state.policy(name).selector
@@ -86,7 +86,7 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
 
     The pattern of the question must equal or match an entry.
     """
-    accepts, wanted = _accepts(question), _accepts_client(question, pattern=False)
+    accepts, wanted = accepting(question.pattern, question.dialect), _accepts_client(question, pattern=False)
     found = {
         key: state.clients[key].subscription(state.group(key.group).mode)
         for key in filter(wanted, state.clients.present)
@@ -166,18 +166,17 @@ def _characters(pairs: Mapping[str, str]) -> int:
     return sum(len(key) + len(value) for key, value in pairs.items())
 
 
-def _accepts(question: Question) -> Callable[[str], bool]:
-    """Return the filter by pattern; raise `InvalidPattern` or `UnknownDialect`."""
-    text = question.pattern
+def accepting(text: str | None, dialect: str) -> Callable[[str], bool]:
+    """Return the filter by a pattern or name; raise `InvalidPattern` or `UnknownDialect`."""
     if text is None:
         return lambda _: True
-    dialect = get_dialect(question.dialect)
-    parsed = dialect.parse(text)
-    return lambda name: name == text or dialect.matches(parsed, name)
+    rules = get_dialect(dialect)
+    parsed = rules.parse(text)
+    return lambda name: name == text or rules.matches(parsed, name)
 
 
 def _accepts_client(question: Question, *, pattern: bool = True) -> Callable[[Any], bool]:
-    accepts = _accepts(question) if pattern else lambda _: True
+    accepts = accepting(question.pattern, question.dialect) if pattern else lambda _: True
     group, client = question.group, question.client
     return lambda key: group in (None, key.group) and client in (None, key.client_id) and accepts(key.client_id)
 
