@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 from pydantic.json_schema import GenerateJsonSchema
@@ -135,23 +135,15 @@ def _avro_name(title: str) -> str:
     return "".join(word[:1].upper() + word[1:] for word in re.split(r"\W+", title))
 
 
-class _Channel(NamedTuple):
-    """Kafka topic of the job, whether the job receives or sends it, and the schemas of its values and keys."""
-
-    setting: str
-    action: str
-    message: str
-    key: str | dict[str, Any]
-
-
-_CHANNELS: Final = (
-    _Channel("topic_events", "receive", "topic-event", {"type": "string", "description": "The parent."}),
-    _Channel("subscription_events", "receive", "subscription-event", {"type": "string", "description": "The group."}),
-    _Channel("group_events", "receive", "group-event", {"type": "string", "description": "The group."}),
-    _Channel("clock", "send", "clock-record", {"type": "string", "description": "The parent, or `tick`."}),
-    _Channel("updates", "send", "update", "update-key"),
-    _Channel("dead_letters", "send", "dead-letter", "dead-letter-key"),
+_CHANNELS: Final[tuple[tuple[str, str, str, Any], ...]] = (
+    ("topic_events", "receive", "topic-event", {"type": "string", "description": "The parent."}),
+    ("subscription_events", "receive", "subscription-event", {"type": "string", "description": "The group."}),
+    ("group_events", "receive", "group-event", {"type": "string", "description": "The group."}),
+    ("clock", "send", "clock-record", {"type": "string", "description": "The parent, or `tick`."}),
+    ("updates", "send", "update", "update-key"),
+    ("dead_letters", "send", "dead-letter", "dead-letter-key"),
 )
+"""Setting of each Kafka topic, what the job does, and the schemas of values and keys: a name, or JSON Schema."""
 
 
 def asyncapi() -> dict[str, Any]:
