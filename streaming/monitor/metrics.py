@@ -5,6 +5,7 @@ import platform
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -47,14 +48,14 @@ class Metrics(Collector):
     ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # an additional unused series per metric
         self.registry = CollectorRegistry()
+        self._gauge = partial(Gauge, registry=self.registry)
         self.shards = ShardSizes()
         self._health = health
         self._lag = lag
         self._memory = memory
         self._make_counters()
         self._make_gauges()
-        build = Gauge("reexpand_build_info", "Versions of the job.", ("version", "spark", "python"),
-                      registry=self.registry)  # fmt: skip
+        build = self._gauge("reexpand_build_info", "Versions of the job.", ("version", "spark", "python"))
         build.labels(metadata.version("reexpand"), spark, platform.python_version()).set(1)
         self.registry.register(self)
         self._latency = WeightedHistogram(
@@ -86,21 +87,15 @@ class Metrics(Collector):
             self._phases.labels(phase)
 
     def _make_gauges(self) -> None:
-        registry = self.registry
-        self._number = Gauge("reexpand_micro_batch_number", "Number of the last micro-batch.", registry=registry)
-        self._ended = Gauge(
-            "reexpand_micro_batch_timestamp_seconds", "Time of the last commit, since the epoch.", registry=registry
-        )
-        self._size = Gauge(
-            "reexpand_micro_batch_records", "Records of the last micro-batch that read any.", registry=registry
-        )
-        self._state_keys = Gauge("reexpand_state_rows", "Keys that have a state.", registry=registry)
-        self._store = Gauge("reexpand_state_store_bytes", "Memory of Spark's state stores.", registry=registry)
+        gauge = self._gauge
+        self._number = gauge("reexpand_micro_batch_number", "Number of the last micro-batch.")
+        self._ended = gauge("reexpand_micro_batch_timestamp_seconds", "Time of the last commit, since the epoch.")
+        self._size = gauge("reexpand_micro_batch_records", "Records of the last micro-batch that read any.")
+        self._state_keys = gauge("reexpand_state_rows", "Keys that have a state.")
+        self._store = gauge("reexpand_state_store_bytes", "Memory of Spark's state stores.")
         self._reached: set[str] = set()
-        self._recovery = Gauge(
-            "reexpand_recovery_seconds", "Time from the start of the process until a stage.", ("until",),
-            registry=registry,
-        )  # fmt: skip
+        text = "Time from the start of the process until a stage."
+        self._recovery = gauge("reexpand_recovery_seconds", text, ("until",))
 
     def follow(self, batch: BatchReport) -> None:
         """Record a micro-batch."""
