@@ -159,11 +159,11 @@ class GroupComparison:
         self._backfills = backfills
         self._without = without
         self._newest: dict[str, list[tuple[Frame, Matches]]] = {}
-        former, later = batch.state.policy(group), batch.view.policy(group)
+        self._policies = former, later = batch.state.policy(group), batch.view.policy(group)
         self._policy_steps = batch.view.policy_steps(group)
         formers, pinned = ([], {}) if backfills is None else (backfills.policies, backfills.clients)
-        policies = (*batch.view.policies(group), later, *formers)
-        self._exclusive = any(policy.exclusive for policy in policies)
+        between = (step.policy for step in self._policy_steps if step.policy is not None)
+        self._exclusive = any(policy.exclusive for policy in (former, *between, later, *formers))
         self._policy_changed = former != later and batch.view.policy_changed(group)
         # In an exclusive group a client takes a topic from another client, or leaves it to another. A client that has
         # left may still hold topics, as long as a backfill is under way.
@@ -241,7 +241,7 @@ class GroupComparison:
                 interests[key] = (view if after else state).interest(key)
             else:
                 interests[key] = change.after if after else change.before
-        return Frame(self._group, interests, (view if after else state).policy(self._group), state.new_interests)
+        return Frame(self._group, interests, self._policies[after], state.new_interests)
 
     def _compare(
         self,
@@ -253,13 +253,15 @@ class GroupComparison:
         """Yield the updates of a topic, given its matching subscribers before and after the micro-batch."""
         metadata = self._batch.state.topics[topic]
         (frame_before, matched), (frame_after, matches) = former, later
-        before, after = (each.subscribers(topic, metadata, found) for each, found in (former, later))
+        before, after = (
+            each.subscribers(topic, metadata, found) if each.policies else found for each, found in (former, later)
+        )
         for op, lost, left in ((Op.REMOVE, before, after), (Op.ADD, after, before)):
             for subscriber, patterns in lost.items():
                 if subscriber not in left and (client := ClientKey(*subscriber[:2])) not in self._without:
                     asked = (
-                        frame_before.asks(subscriber, topic, matched),
-                        frame_after.asks(subscriber, topic, matches),
+                        subscriber in matched or frame_before.asks(subscriber, topic, matched),
+                        subscriber in matches or frame_after.asks(subscriber, topic, matches),
                     )
                     is_released = (
                         op is Op.ADD

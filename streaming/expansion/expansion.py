@@ -74,7 +74,7 @@ def expand(
 def _may_exceed_quotas(batch: MicroBatch) -> bool:
     """Return True if a client may have more topics than its quota, before or after a micro-batch."""
     count, delta = len(batch.state.topics), batch.delta
-    return max(count, count - len(delta.removed) + len(delta.added)) > batch.view.lowest_share()
+    return max(count, count - len(delta.removed) + len(delta.added)) > batch.view.lowest_share
 
 
 def _renewed(batch: MicroBatch) -> Interests | None:

@@ -165,7 +165,8 @@ def _last_requests(
         if (clients[key] if key in clients else state.clients.get(key)) is not None
     }
     for key, client in clients.items():
-        stored.setdefault(key, None if client is None else state.last_requests.get(key))
+        if key not in stored:
+            stored[key] = None if client is None else state.last_requests.get(key)
     return stored
 
 
@@ -232,7 +233,7 @@ class RequestReader:
         self._read: dict[ClientKey, tuple[Client, Client]] = {}
         self._logs: dict[str, GroupLog] = {}
         self._rules = view.shard.rules_by_mode()
-        self._has_quotas = len(view.state.topics) > view.lowest_share()
+        self._has_quotas = len(view.state.topics) > view.lowest_share
 
     def read(self, source: Source, request: SubscriptionRequest) -> None:
         """Apply a request, or the end of a client as of an earlier place."""
@@ -252,7 +253,8 @@ class RequestReader:
         judged = WITHIN_QUOTA
         if self._has_quotas:
             judged = admission(self._view, key, request, outcomes[mode], before[mode])
-        self._log(key.group).add(place, request, former, outcomes, order=self.latest_order, admitted=judged)
+        if self._has_quotas or self._view.state.repeated or key.group in self._logs:  # else no log has requests
+            self._log(key.group).add(place, request, former, outcomes, order=self.latest_order, admitted=judged)
         beyond = judged.excess
         is_refused = beyond is not None and self._view.shard.refuses_requests
         if beyond is not None:
@@ -365,7 +367,8 @@ class RequestReader:
         if client == former:
             return
         key = ClientKey(request.group, request.client_id)
-        self._overlay.set_client(key, client)
+        self._overlay.clients[key] = client
+        self._overlay.members.setdefault(key.group, {})[key] = None
         if client[mode is Mode.WILDCARD] != former[mode is Mode.WILDCARD]:
             cause = Cause.LEASE_EXPIRED if request.expired else Cause.UNSUBSCRIBED
             numbers = self._overlay.steps, self._overlay.records

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isinf
 from typing import Any, NamedTuple
 
@@ -113,11 +114,6 @@ class Overlay:
         moment = moment._replace(number=self.steps, record=self.records, policy=policy)
         self.policies.setdefault(group, []).append(moment)
 
-    def set_client(self, key: ClientKey, client: Client) -> None:
-        """Note the subscriptions of a client."""
-        self.clients[key] = client
-        self.members.setdefault(key.group, {})[key] = None
-
 
 class TopicCounts:
     """Counts of topics by client. A count is derived from the count at a former request if possible."""
@@ -197,14 +193,11 @@ class ShardView(Roster):
         self.state = state
         self.shard = shard
         self._overlay = overlay
-        self._counts: TopicCounts | None = None
 
-    @property
+    @cached_property
     def counts(self) -> TopicCounts:
         """Topics that clients ask for."""
-        if self._counts is None:
-            self._counts = TopicCounts(self.state)
-        return self._counts
+        return TopicCounts(self.state)
 
     def request_steps(self, key: ClientKey) -> Sequence[GroupMoment]:
         """Return the changes of a client, oldest first."""
@@ -234,8 +227,9 @@ class ShardView(Roster):
         """Return the policies of the groups that take part in the bitmaps of topics."""
         return self._changed(self.state.bitmap_policies, has_bitmap)
 
+    @cached_property
     def lowest_share(self) -> int:
-        """Return a number of topics that no quota in force before or after the micro-batch is below."""
+        """Number of topics that no quota before or after the micro-batch is below, once all groups are read."""
         before = self.state.lowest_share(self.shard.share)
         if not (self._overlay.groups or self._overlay.selectors):
             return before
