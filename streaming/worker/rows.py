@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -13,12 +13,12 @@ import orjson
 
 from streaming.coordinator import COORDINATOR
 from streaming.records.columns import Ints
-from streaming.records.model import Reason, Source, Stream
-from streaming.records.updates import Cause, Op, Problem, Update, UpdateColumns
-from streaming.records.writing import SEPARATOR, KafkaRecord, Tables, UpdateWriter, dead_letter, withdrawn
+from streaming.records.model import Source, Stream
+from streaming.records.updates import Cause, Op, Update, UpdateColumns
+from streaming.records.writing import SEPARATOR, KafkaRecord, Tables, UpdateWriter
 from streaming.state.client import Ignored
-from streaming.worker.bounds import Bounds
-from streaming.worker.failures import not_applicable
+from streaming.storage.journal import Journal
+from streaming.worker.failures import NOT_OF_AN_ENTRY, EntryFailed
 
 STREAMS = tuple(Stream)
 """Input streams by their number in a row; also the order in which a micro-batch is read."""
@@ -281,50 +281,100 @@ def by_kind(total: Counter[str]) -> Counter[str]:
     return summed
 
 
-class DeadLetters(NamedTuple):
-    """Writer of dead letters; it yields outputs of more than `piece_bytes`."""
+class Ran(NamedTuple):
+    """A run that has succeeded: its last output, the state after it, and topics, clients and bytes of its journal."""
 
-    topics: StreamTopics
-    piece_bytes: int
+    output: Output
+    journal: Journal
+    size: tuple[int, int, int]
 
-    def source_of(self, rows: InputRows) -> Source:
-        """Return the source of rows that are a single one."""
-        ((stream, partition, offset, entry, timestamp, _),) = rows.by_row()
-        return Source(self.topics[stream], partition, offset, position(entry), timestamp)
 
-    def add(self, problems: Iterable[Problem], rows: InputRows, output: Output) -> Generator[Output, None, None]:
-        """Add a dead letter for each problem, with the original entry, and yield full pieces of output."""
-        originals: dict[tuple[str, int, int, int], bytes | None] = {}
-        for source, reason, message, earlier in problems:
-            if not message:
-                output.add(OutputKind.DEAD_LETTER, withdrawn(source))
-                continue
-            if not originals:
-                originals = {
-                    (self.topics[stream], partition, offset, position(entry)): payload
-                    for stream, partition, offset, entry, _, payload in rows.by_row()
-                }
-            output.add_dead_letter(reason, dead_letter(source, reason, message, originals.get(source[:4], earlier)))
-            if reason is Reason.NOT_APPLICABLE and len(output.failures) < MAX_FAILURES:
-                output.failures.append((*source[:4], message))
-            if output.size >= self.piece_bytes:
-                yield output.drain()
+Run = Callable[[InputRows, Journal], Generator[Output, None, Ran]]
+"""Applies rows to a state, and yields output; changes nothing if it raises."""
 
-    def reject(self, rows: InputRows, error: Exception) -> Output:
-        """Return the dead letter of a row that raised an exception."""
-        output = Output()
-        deque(self.add([not_applicable(self.source_of(rows), error)], rows, output), maxlen=0)
-        return output
 
-    def oversize(self, rows: InputRows, bounds: Bounds | None) -> Generator[Output, None, None]:
-        """Yield a dead letter for each value that was too large to be read."""
-        output, limit = Output(), 0 if bounds is None else bounds.value_bytes
-        for stream, partition, offset, _, timestamp, payload in rows.by_row():
-            size, _, beginning = (payload or b"").partition(b"\n")
-            source = Source(self.topics[stream], partition, offset, 0, timestamp)
-            message = f"the value has {int(size):,} bytes; at most {limit:,} are allowed (max_value_bytes)"
-            letter = dead_letter(source, Reason.VALUE_TOO_LARGE, message, beginning, size=int(size))
-            output.add_dead_letter(Reason.VALUE_TOO_LARGE, letter)
-            if output.size >= self.piece_bytes:
-                yield output.drain()
+class Isolation(NamedTuple):
+    """Runs of a key's rows: all at once, and in halves if an entry raises an exception, until that entry is alone.
+
+    A failed run changes nothing. The relation does not depend on how rows are split into micro-batches. So the other
+    entries are applied as if the failed entries did not exist, at a cost that grows with the logarithm of their number.
+
+    Attributes:
+        run: applies some of its rows.
+        source_of: returns the source of rows that are a single one.
+        reject: returns the output of a row that is not applied because of an exception.
+    """
+
+    run: Run
+    source_of: Callable[[InputRows], Source]
+    reject: Callable[[InputRows, Exception], Output]
+
+    def apply(self, rows: InputRows, journal: Journal) -> Generator[Output, None, tuple[Output, Ran | None]]:
+        """Apply rows in order without those that fail; yield all but the last output.
+
+        Returns the last output, and the last run that has succeeded. Raises `EntryFailed` if an entry failed after
+        output of its run was yielded.
+        """
+        waiting, last, outputs = [rows], None, deque[Output]()
+        while waiting:
+            part = waiting.pop()
+            has_written, ran = yield from _guarded(self.run(part, journal))
+            if isinstance(ran, Ran):
+                outputs.append(ran.output)
+                last, journal = ran, ran.journal
+            elif has_written:
+                raise self._culprit(part, journal, ran) from ran
+            elif len(part.offsets) == 1:
+                outputs.append(self.reject(part, ran))
+            else:
+                waiting += _halves(part)
+            if len(outputs) > 1:
+                yield outputs.popleft()
+        return outputs.pop(), last
+
+    def _culprit(self, rows: InputRows, journal: Journal, error: Exception) -> Exception:
+        """Return the error that names the first entry that fails alone, or else the error itself."""
+        waiting = [rows] if len(rows.offsets) == 1 else _halves(rows)
+        while waiting:
+            part = waiting.pop()
+            ran = _result(_guarded(self.run(part, journal)))
+            if isinstance(ran, Ran):
+                journal = ran.journal
+            elif len(part.offsets) == 1:
+                return EntryFailed(self.source_of(part), ran)
+            else:
+                waiting += _halves(part)
+        return error
+
+
+def _guarded(steps: Generator[Output, None, Ran]) -> Generator[Output, None, tuple[bool, Ran | Exception]]:
+    """Yield the outputs of a run; return whether there were any, and its result or its exception."""
+    has_written = False
+    while True:
+        try:
+            output = next(steps)
+        except StopIteration as end:
+            return has_written, end.value
+        except NOT_OF_AN_ENTRY:
+            raise
+        except Exception as error:  # noqa: BLE001 - any exception of an entry concerns that entry only
+            return has_written, error
+        has_written = True
         yield output
+
+
+def _result(steps: Generator[Output, None, tuple[bool, Ran | Exception]]) -> Ran | Exception:
+    """Return the result of a run without its output."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            _, ran = end.value
+            found: Ran | Exception = ran
+            return found
+
+
+def _halves(rows: InputRows) -> list[InputRows]:
+    """Return the second half of rows and the first, which is taken from the end."""
+    middle = len(rows.offsets) // 2
+    return [rows.take(slice(middle, None)), rows.take(slice(middle))]

@@ -22,10 +22,20 @@ from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.worker.bounds import Bounds
 from streaming.worker.failures import NOT_OF_AN_ENTRY, EntryFailed, decision_fields, unreadable
 from streaming.worker.inquiry.answering import Asked, answer_coordinator, answer_shard, answers
-from streaming.worker.isolation import Isolation, Ran
+from streaming.worker.letters import DeadLetters
 from streaming.worker.quarantine import Decision, left_out, reported
 from streaming.worker.reading import KeyReader, Observer, Reading
-from streaming.worker.rows import CLOCK, DeadLetters, InputRows, Output, OutputKind, StreamTopics, facts, label
+from streaming.worker.rows import (
+    CLOCK,
+    InputRows,
+    Isolation,
+    Output,
+    OutputKind,
+    Ran,
+    StreamTopics,
+    facts,
+    label,
+)
 from streaming.worker.signature import Signer
 
 

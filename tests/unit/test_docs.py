@@ -231,7 +231,7 @@ _NEVER_ONE = {
     "streaming/worker/bounds.py: {self.name_bytes:,} bytes",
     "streaming/worker/bounds.py: {size:,} bytes",
     "streaming/worker/inquiry/answering.py: {len(value):,} bytes",
-    "streaming/worker/rows.py: {int(size):,} bytes",
+    "streaming/worker/letters.py: {int(size):,} bytes",
 }
 """Numbers that are larger than one, such as sizes beyond a bound, or that count no noun."""
 
