@@ -152,10 +152,7 @@ class Timeline:
         self._policies = view.policies(group)
         self._policies_at = [0, *(places[number] for number in policies)]
         exclusive = any(policy.exclusive for policy in self._policies)
-        runs = _runs(self._moments) if exclusive else None
-        self._entries = _Entries(batch, places, runs)
-        for key in keys:
-            self._entries.follow(key, view.policy_steps(group))
+        self._index, self._spans = _entries(batch, group, keys, places, _runs(self._moments) if exclusive else None)
         self._known: dict[tuple[int, ...], Asking] = {}
         self._latest: tuple[str, Asking, dict[int, bool]] | None = None
 
@@ -201,15 +198,15 @@ class Timeline:
 
     def _asking(self, topic: str) -> Asking:
         """Return which clients ask for a topic at which moments; topics that match the same entries share it."""
-        about = tuple(sorted(self._entries.index.match(topic)))
+        about = tuple(sorted(self._index.match(topic)))
         if about not in self._known:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             self._known[about] = Asking(
                 EntrySpan(subscriber, begin, end, order)
                 for entry in about
-                for subscriber, number in self._entries.index.holders[entry]
-                for begin, end, order in self._entries.spans[int(number)]
+                for subscriber, number in self._index.holders[entry]
+                for begin, end, order in self._spans[int(number)]
             )
         return self._known[about]
 
@@ -232,30 +229,26 @@ def _runs(moments: Sequence[GroupMoment]) -> list[int]:
     return runs
 
 
-class _Entries:
-    """All entries that some clients had at any moment, with the spans of moments at which each was in force.
+def _entries(
+    batch: MicroBatch, group: str, keys: Sequence[ClientKey], places: Mapping[int, int], runs: Sequence[int] | None
+) -> tuple[DistinctEntries, list[list[tuple[int, float, float]]]]:
+    """Return all entries that clients of a group had, and the spans of moments at which each was in force.
 
     The orders of the holders in the index are numbers of spans.
     """
-
-    def __init__(self, batch: MicroBatch, places: Mapping[int, int], runs: Sequence[int] | None) -> None:
-        self._batch = batch
-        self._places = places
-        self._runs = runs
-        self.index = DistinctEntries(batch.state.inner_multi)
-        self.spans: list[list[tuple[int, float, float]]] = []
-
-    def follow(self, key: ClientKey, policies: Sequence[GroupMoment]) -> None:
-        state, view = self._batch.state, self._batch.view
-        held = _Held(self.spans, self._runs, state.latest_order)
+    state, view = batch.state, batch.view
+    index, spans = DistinctEntries(state.inner_multi), list[list[tuple[int, float, float]]]()
+    for key in keys:
+        held = _Held(spans, runs, state.latest_order)
         held.turn_to(0, state.interest(key))
-        client, policy = state.clients.get(key) or Client(), state.policy(key.group)
-        for step in sorted([*view.request_steps(key), *policies], key=attrgetter("number")):
+        client, policy = state.clients.get(key) or Client(), state.policy(group)
+        for step in sorted([*view.request_steps(key), *view.policy_steps(group)], key=attrgetter("number")):
             client, policy = step.client or client, step.policy or policy
             wanted = NOTHING if policy.elsewhere else interest(client, policy.mode)
-            held.turn_to(self._places[step.number], wanted)
+            held.turn_to(places[step.number], wanted)
         for patterns in (False, True):
-            self.index.add(key, held.numbered(patterns=patterns))
+            index.add(key, held.numbered(patterns=patterns))
+    return index, spans
 
 
 _EVERYTHING = None
