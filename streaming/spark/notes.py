@@ -89,20 +89,17 @@ def settings_of_plan(spark: SparkSession, settings: Settings, admin: KafkaAdmin,
         return Terms(settings)
     progress = checkpoint.progress(spark, settings)
     number = progress.micro_batches - 1
-    if noted and progress.planned != progress.read and _may_be_written(settings, admin, agreed, number):
-        log.warning(
-            "micro-batch %d is written in part, with %s: it is repeated with that first",
-            number,
-            ", ".join(f"{name}={noted[name]}" for name in DECIDING if noted[name] != wanted[name]),
-        )
-        return Terms(settings.model_copy(update=noted), number)
+    if noted and progress.planned != progress.read:
+        written = kafka_admin.written(settings, admin, agreed.partition_names)
+        if written is None or any(count > number for count in written):
+            log.warning(
+                "micro-batch %d is written in part, with %s: it is repeated with that first",
+                number,
+                ", ".join(f"{name}={noted[name]}" for name in DECIDING if noted[name] != wanted[name]),
+            )
+            return Terms(settings.model_copy(update=noted), number)
     files.write(PLANNED, orjson.dumps(wanted, option=orjson.OPT_INDENT_2))
     return Terms(settings)
-
-
-def _may_be_written(settings: Settings, admin: KafkaAdmin, agreed: Agreement, number: int) -> bool:
-    written = kafka_admin.written(settings, admin, agreed.partition_names)
-    return written is None or any(count > number for count in written)
 
 
 def _deciding(content: bytes) -> dict[str, Any]:

@@ -36,6 +36,8 @@ _SHELL: Final = "pyspark-shell"
 
 _PYTHON: Final = "PYSPARK_PYTHON"
 _HOME: Final = "SPARK_HOME"
+_RELEASE: Final = pyspark.__version__
+_UNSET: Final = f"Unset it to use the Spark {_RELEASE} that reexpand brings, or set it to a Spark {_RELEASE}."
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
 _LOG_CONFIGURATION_JSON = _LOG_CONFIGURATION.with_name("log4j2-json.properties")
@@ -152,14 +154,9 @@ def _check_home() -> None:
     names = [file.name for file in Path(given, "jars").glob("spark-core_*.jar")]
     releases = [found[1] for name in names if (found := re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", name))]
     if not releases or not Path(given, "bin", "spark-submit").is_file():
-        raise SparkUnavailable(f"{_HOME} is {given or 'empty'}, where no Spark is. {_unset()}")
-    if pyspark.__version__ not in releases:
-        raise SparkUnavailable(f"{_HOME} is {given}, a Spark {releases[0]}. {_unset()}")
-
-
-def _unset() -> str:
-    release = pyspark.__version__
-    return f"Unset it to use the Spark {release} that reexpand brings, or set it to a Spark {release}."
+        raise SparkUnavailable(f"{_HOME} is {given or 'empty'}, where no Spark is. {_UNSET}")
+    if _RELEASE not in releases:
+        raise SparkUnavailable(f"{_HOME} is {given}, a Spark {releases[0]}. {_UNSET}")
 
 
 def _options(arguments: str) -> Iterator[str]:
