@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -40,11 +40,12 @@ from streaming.records.model import (
     Reason,
     SingleEvent,
     Stream,
-    SubscriptionRequest,
     Tick,
     TopicEvent,
     Wake,
 )
+
+E = TypeVar("E")
 
 _PLAIN_FIELDS = ("event", "parentTopic", "liteTopic", "timestamp")
 """Fields of nearly all topic events."""
@@ -203,25 +204,15 @@ def _integer(record: dict[str, Any], field: str) -> int:
     return required(field, optional_integer(record, field))
 
 
-def parse_topic_event(payload: bytes | None) -> TopicEvent:
-    """Parse a topic event; raise `Rejected` if it is not valid."""
-    return read_topic_event(json_object(payload))
+def _parser(read: Callable[[dict[str, Any]], E]) -> Callable[[bytes | None], E]:
+    """Return the parser of payloads, which raises `Rejected`, for the reader of their fields."""
+    return lambda payload: read(json_object(payload))
 
 
-def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
-    """Parse one entry of a subscription record; raise `Rejected` if it is not valid."""
-    return read_subscription(json_object(payload))
-
-
-def parse_group_event(payload: bytes | None) -> GroupEvent:
-    """Parse a group event; raise `Rejected` if it is not valid."""
-    return read_group_event(json_object(payload))
-
-
-def parse_clock(payload: bytes | None) -> Tick | Alarm | Wake:
-    """Parse a record of the clock stream; raise `Rejected` if it is not valid."""
-    return read_clock(json_object(payload))
-
+parse_topic_event = _parser(read_topic_event)
+parse_subscription = _parser(read_subscription)
+parse_group_event = _parser(read_group_event)
+parse_clock = _parser(read_clock)
 
 PARSERS: Mapping[Stream, Callable[[bytes | None], SingleEvent]] = {
     Stream.GROUPS: parse_group_event,
