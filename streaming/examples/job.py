@@ -160,7 +160,7 @@ def rehearse(archive: Path) -> None:
             for step in (step for scene in SCENES for step in scene.steps):
                 writer.send(names[step.stream], step.value, step.key.encode())
             writer.flush(_REHEARSAL_STOP_SECONDS)
-            with Job(settings, log, folder / "spark", classes.recording_options(loaded)) as job:
+            with Job(settings, log, folder / "spark", [f"-XX:DumpLoadedClassList={loaded}"]) as job:
                 _wait_for_update(settings, job)
                 if job.stop(_REHEARSAL_STOP_SECONDS) != 0:
                     raise job.failure("did not stop cleanly")

@@ -8,10 +8,10 @@ import logging
 import os
 import shutil
 import socket
-import time
 import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from streaming.errors import BrokerFailed
 from streaming.local import jars
 from streaming.local.java import find_java
 from streaming.local.process import run, write_whole
-from streaming.local.server import HOST, POLL_SECONDS, Server, free_port, is_free
+from streaming.local.server import HOST, Server, free_port, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,25 +130,21 @@ class Broker(Server):
         for attempt in range(_ATTEMPTS):
             self._node = node
             configuration = write_configuration(self.folder, node, self._settings)
-            self._spawn(java, [*command, "kafka.Kafka", configuration.name], lock)
-            if self._answers(node):
+            if self._spawned(java, [*command, "kafka.Kafka", configuration.name], lock, partial(_answers, node)):
                 return
             if "java.net.BindException" not in self._log() or attempt == _ATTEMPTS - 1:
                 break
             node = move_node(self.folder, node)
         raise self._failed()
 
-    def _answers(self, node: Node) -> bool:
-        """Wait until this broker answers; return False if it does not. Another broker on its port is ignored."""
-        deadline = time.monotonic() + self._timeout
-        while self.running and time.monotonic() < deadline:
-            with suppress(OSError, KafkaException), socket.create_connection((HOST, node.port), timeout=1):
-                # Created after the connection succeeds, because librdkafka prints errors for a closed port.
-                client = AdminClient({"bootstrap.servers": node.address}, logger=_SILENT)
-                if str(client.list_topics(timeout=5).cluster_id) == node.cluster_id:  # declared as None
-                    return True
-            time.sleep(POLL_SECONDS)
-        return False
+
+def _answers(node: Node) -> bool:
+    """Return True if this broker answers. Another broker on its port is ignored."""
+    with suppress(OSError, KafkaException), socket.create_connection((HOST, node.port), timeout=1):
+        # Created after the connection succeeds, because librdkafka prints errors for a closed port.
+        client = AdminClient({"bootstrap.servers": node.address}, logger=_SILENT)
+        return str(client.list_topics(timeout=5).cluster_id) == node.cluster_id  # declared as None
+    return False
 
 
 def new_cluster_id() -> str:
@@ -200,13 +196,7 @@ def write_configuration(folder: Path, node: Node, settings: Mapping[str, str], d
 
 
 def format_storage(folder: Path, node: Node, java: Sequence[str], lock: IO[str]) -> None:
-    """Format the storage of a new folder.
-
-    Args:
-        folder: the folder.
-        node: identity of the broker.
-        java: command line of Java before the main class.
-        lock: lock file of the folder, held by the caller.
+    """Format the storage of a new folder, which the caller has locked; `java` precedes the main class.
 
     Raises:
         BrokerFailed: Kafka's tool fails. The error contains its output.

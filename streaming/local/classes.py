@@ -49,11 +49,7 @@ def sink() -> Path:
 
 
 def rocketmq() -> Path:
-    """Return the jar that starts RocketMQ. Compile it if it is not in the cache.
-
-    Raises:
-        JarsUnavailable: as for `sink`.
-    """
+    """Return the jar that starts RocketMQ. Compile it if it is not in the cache."""
     return _compiled("reexpand-rocketmq.jar", _ROCKETMQ_SOURCES, jars.ROCKETMQ, jars.rocketmq())
 
 
@@ -83,12 +79,7 @@ def _compiled(name: str, folder: Path, versions: jars.JarSets, libraries: list[P
 
 
 def archive_file(home: Path, class_path: Sequence[Path]) -> Path:
-    """Return the path of an archive, which may not exist.
-
-    Args:
-        home: folder of the Java.
-        class_path: jars in addition to Spark's own.
-    """
+    """Return the path of an archive, which may not exist; `class_path` lacks Spark's own jars."""
     try:
         release = (home / "release").read_bytes()
     except OSError:  # a wrapper, whose path contains a digest of its Java
@@ -108,15 +99,10 @@ def archive_options(class_path: Sequence[Path]) -> list[str]:
     return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *_QUIET] if file.exists() else []
 
 
-def recording_options(classes: Path) -> list[str]:
-    """Return the JVM options that write the names of all loaded classes to a file."""
-    return [f"-XX:DumpLoadedClassList={classes}"]
-
-
 def make_archive(target: Path, classes: Path, log: str) -> None:
     """Create the archive of the classes that a job has loaded.
 
-    The names of the classes are in the file of `recording_options`, and the job was started with `LAUNCH_VARIABLE`.
+    Java wrote their names to `classes` (`-XX:DumpLoadedClassList`). The job was started with `LAUNCH_VARIABLE`.
     """
     words = shlex.split(next(line for line in log.splitlines() if line.startswith(_LAUNCH)).removeprefix(_LAUNCH))
     partial = target.with_suffix(f".{os.getpid()}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_POLL_SECONDS = 0.05
 _STOP_SECONDS = 10.0
 """Timeout of a graceful stop, after which a process is killed."""
 
@@ -99,11 +97,7 @@ class SparkCluster:
         return self
 
     def start_worker(self, number: int) -> None:
-        """Restart a killed worker, and wait until it is registered. A running job gets an executor there.
-
-        Raises:
-            ClusterFailed: the worker does not start.
-        """
+        """Restart a killed worker as `start` does. A running job gets an executor there."""
         self._launch_worker(number)
         self._wait_for(f"worker-{number}", _WORKER_REGISTERED)
 
@@ -135,11 +129,8 @@ class SparkCluster:
     def _wait_for(self, name: str, pattern: str) -> str:
         """Wait until the log of a process matches the pattern, and return its first group."""
         process, log_file = self._processes[name], self.folder / f"{name}.log"
-        deadline = time.monotonic() + self._timeout
-        while process.running and time.monotonic() < deadline:
-            if match := re.search(pattern, tail(log_file)):
-                return match[1]
-            time.sleep(_POLL_SECONDS)
+        if match := process.wait_for(lambda: re.search(pattern, tail(log_file)), self._timeout):
+            return match[1]
         how = f"has not started after {self._timeout:.0f} s" if process.running else "ended while starting"
         raise ClusterFailed(f"The Spark {name} {how}. {end_of(log_file)}")
 

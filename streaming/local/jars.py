@@ -1,7 +1,8 @@
 """Downloaded jars: Spark's Kafka connector, its S3 file system, the Kafka broker, and RocketMQ.
 
 Ivy, which is part of PySpark, downloads them from Maven Central. `ivy.xml` contains the versions, and `jars.sha256` the
-expected files with their checksums.
+expected files with their checksums. Functions raise `JarsUnavailable` if the jars cannot be downloaded or stored, or
+differ from the checksums.
 """
 
 from __future__ import annotations
@@ -61,11 +62,7 @@ class JarSets:
     names: tuple[str, ...]
 
     def jars(self, name: str) -> list[Path]:
-        """Return the jars of a set. Download them if needed.
-
-        Raises:
-            JarsUnavailable: as for `fetch`.
-        """
+        """Return the jars of a set. Download them if needed."""
         self.fetch([name])
         return [self.folder / name / jar for jar in self._expected(name)]
 
@@ -73,9 +70,6 @@ class JarSets:
         """Download missing sets into the cache. No names select all sets.
 
         Sets are stored atomically, even if interrupted or with several processes.
-
-        Raises:
-            JarsUnavailable: the jars cannot be downloaded or stored, or differ from the checksums.
         """
         wanted = names or self.names
         if all(self._is_complete(name) for name in wanted):
@@ -194,11 +188,7 @@ def s3() -> list[Path]:
 
 
 def fetch(progress: Progress | None = None) -> None:
-    """Download the jars of Spark's Kafka connector and of the broker if needed.
-
-    Raises:
-        JarsUnavailable: the jars cannot be downloaded or stored, or differ from `jars.sha256`.
-    """
+    """Download the jars of Spark's Kafka connector and of the broker if needed."""
     LOCAL.fetch(progress=progress)
 
 

@@ -6,16 +6,21 @@ import fcntl
 import os
 import signal
 import subprocess
+import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from streaming.errors import JarsUnavailable
 from streaming.local.guardian import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.05
 
 _LOG_LINES_SHOWN = 20
 """Number of log lines in an error message."""
@@ -153,6 +158,15 @@ class Child:
         """Return the exit code; None if the process still runs after `seconds`."""
         with suppress(subprocess.TimeoutExpired):
             return self._guardian.wait(seconds)
+        return None
+
+    def wait_for(self, check: Callable[[], T], seconds: float) -> T | None:
+        """Return the first true result of `check`; None if the process ends, or after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self.running and time.monotonic() < deadline:
+            if found := check():
+                return found
+            time.sleep(POLL_SECONDS)
         return None
 
     def send(self, number: signal.Signals) -> None:

@@ -13,12 +13,10 @@ from typing import IO, TYPE_CHECKING, Self
 
 from streaming.errors import BrokerFailed, FolderInUse
 from streaming.local.java import Java, environment
-from streaming.local.process import Child, end_of, tail
+from streaming.local.process import POLL_SECONDS, Child, end_of, tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-POLL_SECONDS = 0.05
 
 HOST = "127.0.0.1"
 """Address of the loopback interface."""
@@ -121,28 +119,15 @@ class Server:
         """Start the process and wait until it answers. The folder exists and is locked."""
         raise NotImplementedError
 
-    def _wait_until(self, answers: Callable[[], bool]) -> None:
-        """Wait until the started server answers.
-
-        Args:
-            answers: returns True if it does.
-
-        Raises:
-            BrokerFailed: the server ends, or does not answer in time.
-        """
-        deadline = time.monotonic() + self._timeout
-        while not answers():
-            if not self.running or time.monotonic() > deadline:
-                raise self._failed()
-            time.sleep(POLL_SECONDS)
-
-    def _spawn(self, java: Java, command: Sequence[str], lock: IO[str]) -> None:
+    def _spawned(self, java: Java, command: Sequence[str], lock: IO[str], answers: Callable[[], bool]) -> bool:
+        """Start the process; return False if it ends, or does not answer in time."""
         if self._child is not None:
             self._child.kill()
         if self.log_file.exists():
             self.log_file.replace(self.log_file.with_suffix(".log.1"))
         self._child = Child(command, self.log_file, environment=environment(java), folder=self.folder, lock=lock)
         self.pid = self._child.pid
+        return bool(self._child.wait_for(answers, self._timeout))
 
     def _lock_folder(self) -> IO[str]:
         """Lock the folder. Wait for the server of a killed parent, which takes a moment to end."""

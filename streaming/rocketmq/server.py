@@ -135,8 +135,8 @@ class RocketMQ(Server):
         files = configuration(self.folder, ports, self._settings)
         options = [*JAVA_OPTIONS, *self._java_options, "-cp", classpath]
         command = [str(java.executable), *options, "reexpand.local.RocketMQ", *files]
-        self._spawn(java, command, lock)
-        self._wait_until(lambda: "\nready\n" in self._log())
+        if not self._spawned(java, command, lock, lambda: "\nready\n" in self._log()):
+            raise self._failed()
 
 
 def configuration(folder: Path, ports: Ports, settings: Mapping[str, str]) -> list[str]:

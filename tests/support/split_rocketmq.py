@@ -61,8 +61,9 @@ class Part(Server):
         proxy = self.folder / "proxy.json"
         proxy.write_text(json.dumps({**json.loads(proxy.read_text()), **self._setup.proxy}))
         options = [*JAVA_OPTIONS, *self._setup.java_options, "-cp", os.pathsep.join(map(str, jars.rocketmq()))]
-        self._spawn(java, [str(java.executable), *options, *self._command], lock)
-        self._wait_until(lambda: self._ready in self._log())
+        command = [str(java.executable), *options, *self._command]
+        if not self._spawned(java, command, lock, lambda: self._ready in self._log()):
+            raise self._failed()
 
 
 class SplitRocketMQ:

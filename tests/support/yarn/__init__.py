@@ -54,8 +54,9 @@ class _Manager(Server):
         jars = [*map(str, JARS.jars("yarn")), f"{spec.submodule_search_locations[0]}/jars/*"]
         classpath = os.pathsep.join([str(self._configuration), *jars])
         options = ("-Xmx384m", "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", classpath)
-        self._spawn(java, [str(java.executable), *options, _MANAGERS[self._kind]], lock)
-        self._wait_until(lambda: _is_true(self._answers))
+        command = [str(java.executable), *options, _MANAGERS[self._kind]]
+        if not self._spawned(java, command, lock, lambda: _is_true(self._answers)):
+            raise self._failed()
 
 
 class Yarn:
