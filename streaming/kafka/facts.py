@@ -2,6 +2,8 @@
 
 A checkpoint belongs to six topics of one Kafka: it contains positions in the inputs, and the content of the updates
 topic. A topic of the same name is not the same topic: Kafka gives each topic an id when it is created.
+
+`check_empty`, `check_ahead` and `check_marked` raise `UpdatesUnknown`, because the updates are not from the checkpoint.
 """
 
 from __future__ import annotations
@@ -40,7 +42,6 @@ _IF_RESTORED: Final = (
 _SOURCE: Final = re.compile(r'"source":\{"topic":"([\w.-]+)","partition":(\d+),"offset":(\d+),')
 """Source in the JSON of an update; quotes within JSON strings are escaped, so nothing else looks like it."""
 
-
 _PLACE: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})\[(\d+)\]@(\d+)(?:#(\d+))?")
 
 _MISSPELT: Final = 0.9
@@ -78,11 +79,7 @@ class EntryPlace(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Parse a place in the format of `str`.
-
-        Raises:
-            ConfigInvalid: the text has another format.
-        """
+        """Parse a place in the format of `str`; raise `ConfigInvalid` for others."""
         found = _PLACE.fullmatch(text)
         if found is None:
             raise ConfigInvalid(
@@ -119,9 +116,9 @@ def check_identity(
 
     Args:
         settings: settings of the job.
-        noted: topics of the checkpoint by role; none if it is of an older release, or any topics are accepted.
-        found: ids of the topics that exist, by name.
-        absent: names of the topics that do not exist.
+        noted: topics by role; none for a checkpoint of an older release, or if any topics are accepted.
+        found: ids of existing topics, by name.
+        absent: names of missing topics.
 
     Raises:
         TopicReplaced: a topic is missing or was replaced; the message names it.
@@ -240,11 +237,7 @@ def _removed(positions: Offsets, beginnings: Offsets) -> Iterator[str]:
 
 
 def check_empty(settings: Settings, records: int) -> None:
-    """Check that the updates topic is empty, before a new checkpoint writes to it.
-
-    Raises:
-        UpdatesUnknown: it is not.
-    """
+    """Check that the updates topic is empty, before a new checkpoint writes to it."""
     if records:
         raise UpdatesUnknown(
             f"the checkpoint {settings.checkpoint} is new, but the updates topic {settings.updates} contains updates "
@@ -258,9 +251,6 @@ def check_ahead(settings: Settings, written: Collection[EntryPlace], planned: Of
 
     Each update names the record that caused it. No micro-batch of the checkpoint was planned to read a record beyond
     `planned`. So another checkpoint wrote an update because of such a record, or this checkpoint after it was copied.
-
-    Raises:
-        UpdatesUnknown: it holds such an update.
     """
     for place in written:
         position = planned.get(place.topic, {}).get(place.partition, 0)
@@ -278,9 +268,6 @@ def check_marked(settings: Settings, marked: int, planned: int) -> None:
 
     The sink takes a micro-batch with the number of a marker for repeated, and skips it. A checkpoint that was copied
     earlier would plan another micro-batch under that number.
-
-    Raises:
-        UpdatesUnknown: a micro-batch is written that the checkpoint has not planned.
     """
     if marked > planned:
         raise UpdatesUnknown(

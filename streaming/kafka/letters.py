@@ -12,11 +12,7 @@ from streaming.kafka.reader import TopicReader
 
 
 class Letter(NamedTuple):
-    """A dead letter, identified by the position of the rejected entry.
-
-    Attributes:
-        id: position of the rejected entry.
-    """
+    """A dead letter, identified by the position of the rejected entry."""
 
     id: EntryPlace
     value: Mapping[str, Any]
@@ -29,11 +25,7 @@ class Letter(NamedTuple):
 
 
 class LetterFilter(NamedTuple):
-    """Filter of dead letters. Empty criteria match all.
-
-    Attributes:
-        topics: Kafka topics of the rejected entries.
-    """
+    """Filter of dead letters: ids, reasons, and topics of the rejected entries. Empty criteria match all."""
 
     ids: Collection[EntryPlace] = ()
     reasons: Collection[str] = ()

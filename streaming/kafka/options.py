@@ -99,30 +99,19 @@ def java_options(settings: Settings) -> dict[str, str]:
 
 
 def for_librdkafka(settings: Settings) -> dict[str, str]:
-    """Return the client options of the settings in the names of librdkafka.
-
-    Raises:
-        ConfigInvalid: as `read_options`, or an option has no counterpart in librdkafka.
-    """
+    """Return the settings' `client_options`."""
     return {} if settings.kafka_options is None else client_options(settings.kafka_options)
 
 
 def client_options(path: Path | str) -> dict[str, str]:
     """Return the client options of a file in the names of librdkafka.
 
+    Unknown names pass through.
+
     Raises:
-        ConfigInvalid: as for `for_librdkafka`.
+        ConfigInvalid: as `read_options`, or an option has no counterpart in librdkafka.
     """
-    return _translated(read_options(Path(path)), str(path))
-
-
-def is_secret(name: str) -> bool:
-    """Return whether the value of an option must not be shown."""
-    return re.search(SECRET_NAMES, name) is not None
-
-
-def _translated(given: Mapping[str, str], file: str) -> dict[str, str]:
-    """Translate Java option names to librdkafka's. Unknown names pass through."""
+    given, file = read_options(Path(path)), str(path)
     found = {**_store("keystore", given, file), **_store("truststore", given, file)}
     for name, value in given.items():
         if name == "sasl.jaas.config":
@@ -134,6 +123,11 @@ def _translated(given: Mapping[str, str], file: str) -> dict[str, str]:
         elif name not in _STORES and name not in _JAVA_ONLY:
             found[name] = value
     return found
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the value of an option must not be shown."""
+    return re.search(SECRET_NAMES, name) is not None
 
 
 def _store(store: str, given: Mapping[str, str], file: str) -> dict[str, str]:
@@ -175,11 +169,7 @@ LIBRDKAFKA_NAMES: Final[Mapping[str, str]] = {
 
 
 def check_java(settings: Settings, known: Callable[[str], bool]) -> None:
-    """Check that Java's client accepts all options of the file: the names that are `known`.
-
-    Raises:
-        ConfigInvalid: it does not accept an option.
-    """
+    """Raise `ConfigInvalid` if the file has an option that Java's client does not know."""
     for name in java_options(settings):
         if not known(name):
             instead = LIBRDKAFKA_NAMES.get(name)

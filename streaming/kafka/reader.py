@@ -60,9 +60,6 @@ class TopicReader:
         bootstrap_servers: addresses of brokers.
         options: client options of the user, in the names of librdkafka.
         further: options that override these and the options of the reader.
-
-    Attributes:
-        trouble: the client's last error, such as an unreachable broker; blank if there is none.
     """
 
     def __init__(
@@ -71,6 +68,7 @@ class TopicReader:
         self._servers = bootstrap_servers
         self._is_reached = False
         self.trouble = ""
+        """Last error of the client, such as an unreachable broker; blank if there is none."""
         given: dict[str, Any] = {
             "log_level": 0,
             **options,

@@ -1,4 +1,8 @@
-"""Creation of missing Kafka topics, and check and change of the configuration of existing ones."""
+"""Creation of missing Kafka topics, and check and change of the configuration of existing ones.
+
+Functions raise `TopicsUnusable` if the cluster does not answer, or refuses a request, and `ConfigInvalid` if a client
+option is not valid.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +67,7 @@ def create_topics(
     """Create the missing topics, wait until all topics are usable, and return the names of the created ones.
 
     Raises:
-        TopicsUnusable: the cluster does not answer, refuses a topic, or has a topic with another cleanup policy.
-        ConfigInvalid: a client option is not valid.
+        TopicsUnusable: as above, or a topic exists with another cleanup policy.
     """
     client, existing = _reached(bootstrap_servers, client_options, timeout)
     deadline = time.monotonic() + timeout
@@ -103,12 +106,7 @@ def create_topics(
 def configurations(
     bootstrap_servers: str, topics: Sequence[str], client_options: Options | None = None
 ) -> dict[str, dict[str, str]]:
-    """Return the configurations of the existing topics among some.
-
-    Raises:
-        TopicsUnusable: the cluster does not answer, or refuses the request.
-        ConfigInvalid: a client option is not valid.
-    """
+    """Return the configurations of the existing topics among some."""
     client, existing = _reached(bootstrap_servers, client_options)
     return _described(client, [name for name in topics if name in existing])
 
@@ -116,12 +114,7 @@ def configurations(
 def configure(
     bootstrap_servers: str, changes: Mapping[str, Mapping[str, str]], client_options: Options | None = None
 ) -> None:
-    """Change options of topics, and leave their other options as they are.
-
-    Raises:
-        TopicsUnusable: the cluster does not answer, or refuses a change.
-        ConfigInvalid: a client option is not valid.
-    """
+    """Change options of topics, and leave their other options as they are."""
     resources = [
         ConfigResource(
             ResourceType.TOPIC,
@@ -143,8 +136,7 @@ def ids(bootstrap_servers: str, topics: Sequence[str], client_options: Options |
     """Return the ids that Kafka gave to topics when they were created, as its Java client writes them.
 
     Raises:
-        TopicsUnusable: the cluster does not answer, or a topic does not exist.
-        ConfigInvalid: a client option is not valid.
+        TopicsUnusable: as above, or a topic does not exist.
     """
     client, _ = _reached(bootstrap_servers, client_options)
     found = client.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
@@ -157,12 +149,7 @@ def ids(bootstrap_servers: str, topics: Sequence[str], client_options: Options |
 def remove_records(
     bootstrap_servers: str, ends: Mapping[Partition, int], client_options: Options | None = None
 ) -> None:
-    """Remove the records before an offset of each partition.
-
-    Raises:
-        TopicsUnusable: the cluster does not answer, or does not allow it.
-        ConfigInvalid: a client option is not valid.
-    """
+    """Remove the records before an offset of each partition."""
     client = _admin(bootstrap_servers, client_options)
     wanted = [TopicPartition(partition.topic, partition.number, end) for partition, end in ends.items()]
     for partition, future in client.delete_records(wanted, request_timeout=_SECONDS).items():

@@ -20,14 +20,13 @@ _BY_KEY: Final = -1
 class Writer:
     """Writer of records to any topics; as with Java's clients, a key selects the partition.
 
+    Methods raise `failure` if the client cannot write any more, or Kafka rejects a record.
+
     Args:
         bootstrap_servers: addresses of brokers.
         options: client options of the user, in the names of librdkafka.
         failure: makes an exception of a sentence, without its full stop.
         further: options that override these and the options of the writer.
-
-    Attributes:
-        trouble: the client's last error, such as an unreachable broker; blank if there is none.
     """
 
     def __init__(
@@ -41,6 +40,7 @@ class Writer:
         self._failure = failure
         self._topic = ""
         self.trouble = ""
+        """Last error of the client, such as an unreachable broker; blank if there is none."""
         self._refused: tuple[str, KafkaError] | None = None
         self._written: list[tuple[Partition, int]] = []
         given: dict[str, Any] = {
@@ -62,11 +62,7 @@ class Writer:
         *,
         headers: list[tuple[str, str | bytes | None]] | None = None,
     ) -> None:
-        """Write a record; its key selects the partition if none is given.
-
-        Raises:
-            Exception: `failure`, if the client cannot write any more.
-        """
+        """Write a record; its key selects the partition if none is given."""
         self._topic = topic
         where = _BY_KEY if partition is None else partition
         while True:
@@ -84,7 +80,7 @@ class Writer:
         """Wait for Kafka, and return the places of the records since the last call.
 
         Raises:
-            Exception: `failure`, if Kafka rejects a record, or has not answered after this time.
+            Exception: `failure`, also if Kafka has not answered after this time.
         """
         written = self._written  # records that Kafka acknowledges during the wait are added to it
         if self.wait(seconds):
@@ -92,11 +88,7 @@ class Writer:
         return written
 
     def wait(self, seconds: float) -> int:
-        """Wait for Kafka, and return the number of records that it has not acknowledged after this time.
-
-        Raises:
-            Exception: `failure`, if Kafka rejects a record.
-        """
+        """Wait for Kafka, and return the number of records that it has not acknowledged after this time."""
         left = self._producer.flush(seconds)
         self._written = []
         refused, self._refused = self._refused, None
