@@ -51,9 +51,6 @@ class KafkaAssignment:
     All methods but `has_changed` are called in one thread.
 
     Args:
-        subscription: the client, its group, and the parent.
-        offsets: positions of the client.
-        timing: times.
         latest: begin topics that are older than the subscription at their end.
         committed_only: count only committed records as processed.
     """
@@ -123,9 +120,9 @@ class KafkaAssignment:
             self._unknown.put(topic, now)
         lost: set[Partition] = set()
         for topic in changed - (received - counts.keys()):
-            difference = self._share.change(topic, counts.get(topic, 0), rows[topic].keys())
-            lost |= difference.lost
-            self._waiting.update(dict.fromkeys(difference.gained, now + self._timing.handover_seconds))
+            gone, gained = self._share.change(topic, counts.get(topic, 0), rows[topic].keys())
+            lost |= gone
+            self._waiting.update(dict.fromkeys(gained, now + self._timing.handover_seconds))
             row = rows[topic].get(self._subscription.client_id)
             self._unknown.forget(topic)
             (self._received.discard if row is None else self._received.add)(topic)

@@ -41,13 +41,6 @@ _TOPICS_ONE_BY_ONE = 8
 """Maximum number of topics described one by one; above it, one request describes all topics of the cluster."""
 
 
-class ShareChange(NamedTuple):
-    """Partitions of one topic that a client loses and gains."""
-
-    lost: set[Partition]
-    gained: set[Partition]
-
-
 def owner(part: Partition, clients: Collection[str]) -> str | None:
     """Return the client that reads a partition, among the clients that receive its topic; None if there is none.
 
@@ -67,14 +60,8 @@ class PartShare:
         self._client_id = client_id
         self._parts: dict[str, set[Partition]] = {}
 
-    def change(self, topic: str, partitions: int, clients: Collection[str]) -> ShareChange:
-        """Apply the state of a topic, and return the difference.
-
-        Args:
-            topic: name of the topic.
-            partitions: number of its partitions.
-            clients: clients of the group that receive it.
-        """
+    def change(self, topic: str, partitions: int, clients: Collection[str]) -> tuple[set[Partition], set[Partition]]:
+        """Apply the state of a topic, and return its lost and its gained partitions; `clients` receive the topic."""
         wanted = set()
         if self._client_id in clients:
             parts = (Partition(topic, number) for number in range(partitions))
@@ -82,7 +69,7 @@ class PartShare:
         former = self._parts.pop(topic, set())
         if wanted:
             self._parts[topic] = wanted
-        return ShareChange(former - wanted, wanted - former)
+        return former - wanted, wanted - former
 
 
 def mark(client_id: str, *, held: bool) -> str:
@@ -108,14 +95,7 @@ class CommittedOffset(NamedTuple):
 
 
 class KafkaOffsets:
-    """Positions of the partitions that a client reads, and their committed offsets.
-
-    Args:
-        consumer: the consumer, with the options of its group.
-        admin: client for requests about partitions.
-        group_id: the consumer group.
-        client_id: the client that reads.
-    """
+    """Positions of the partitions that a client reads, and their committed offsets."""
 
     def __init__(self, consumer: Consumer, admin: AdminClient, group_id: str, client_id: str) -> None:
         self._consumer = consumer
@@ -201,12 +181,8 @@ class KafkaOffsets:
     def end(self, parts: set[Partition], *, commit: bool = True, all_processed: bool = True) -> None:
         """Stop reading partitions, and commit their positions.
 
-        Partitions that another client reads meanwhile keep its offset.
-
-        Args:
-            parts: partitions that are read.
-            commit: False to leave the offsets of the group unchanged.
-            all_processed: False to count only records that were committed before.
+        Partitions that another client reads meanwhile keep its offset. Without `commit` the offsets of the group stay
+        unchanged. Without `all_processed` only records that were committed before count.
 
         Raises:
             NotCommitted: the group rejects the offsets.

@@ -40,11 +40,7 @@ _REFUSED = frozenset(
 
 
 def check_patterns(patterns: Sequence[str], dialect: str, policy: str | None = None) -> None:
-    """Check that the job accepts the patterns, and that each can match a Kafka topic.
-
-    Raises:
-        PatternsRefused: a pattern is invalid, or no Kafka topic can match it.
-    """
+    """Raise `PatternsRefused` for an invalid pattern, or one that matches no Kafka topic."""
     if isinstance(patterns, str):
         raise PatternsRefused(f"patterns must be a list, not the text {patterns!r}: write [{patterns!r}].")
     if not patterns:
@@ -65,10 +61,6 @@ class KafkaSubscription(NamedTuple):
 
     Attributes:
         parent: parent topic under which the Kafka topics are announced.
-        group: group of the client.
-        client_id: id of the client.
-        patterns: entries of its set.
-        dialect: dialect of the patterns.
         policy: match policy, in dialects that have match policies.
         exclusive: only the newest subscriber of the group receives each topic.
     """
@@ -110,14 +102,10 @@ class KafkaRequests:
     """Sender of a client's requests, in a separate thread, for as long as the client calls `is_alive`.
 
     Args:
-        subscription: content of the requests.
         topics: Kafka topics of subscription events and of group events; None as the second sends no group event.
         options: librdkafka options, with the addresses of the brokers.
         lease_seconds: time without requests after which the job ends a client.
         silent_seconds: time without a call of `is_alive` after which no request is sent.
-
-    Raises:
-        ConfigInvalid: an option is not valid.
     """
 
     def __init__(
