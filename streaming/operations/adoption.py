@@ -13,8 +13,7 @@ from streaming.coordinator import COORDINATOR, CoordinatorDelta, CoordinatorStat
 from streaming.errors import NotVerified, RebuildRefused
 from streaming.kafka import facts
 from streaming.kafka.facts import Offsets
-from streaming.operations.checkpoint import JobCheckpoint
-from streaming.operations.verify.comparison import Progress
+from streaming.operations.checkpoint import JobCheckpoint, Progress
 from streaming.records.routing import Routing
 from streaming.records.subscribers import ClientKey
 from streaming.records.writing import KafkaRecord

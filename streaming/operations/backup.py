@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ import orjson
 
 from streaming.errors import BackupDamaged, BackupFailed, BackupRefused, NotVerified
 from streaming.operations import checkpoint_files
-from streaming.operations.checkpoint import JobCheckpoint
+from streaming.operations.checkpoint import JobCheckpoint, Progress
 from streaming.storage import folder as folders
 from streaming.storage.folder import IDENTITY, QUERY
 from streaming.storage.journal import flaw_of_part
@@ -35,9 +35,6 @@ FOLDER: Final = "checkpoint"
 
 _FORMAT: Final = 1
 _BLOCK_BYTES: Final = 1024 * 1024
-
-Progress = Callable[[str, int, int | None], None]
-"""Callback with the activity, the number of files so far, and their total (None: unknown)."""
 
 UNFINISHED: Final = ".unfinished"
 """Suffix of an unfinished copy."""

@@ -29,6 +29,9 @@ T = TypeVar("T")
 Offsets = dict[Partition, int]
 """Offset after the last record read, by partition."""
 
+Progress = Callable[[str, int, int | None], None]
+"""Callback with the activity, the number of items so far, and their total (None: unknown)."""
+
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -46,13 +49,10 @@ class MicroBatches(NamedTuple):
 
 @dataclass(frozen=True)
 class JobCheckpoint:
-    """Checkpoint of a job that may be running, read only. Files that cannot be read raise `NotVerified`.
-
-    Attributes:
-        location: its directory or URI.
-    """
+    """Checkpoint of a job that may be running, read only. Files that cannot be read raise `NotVerified`."""
 
     location: str
+    """Directory or URI."""
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -119,11 +119,7 @@ class JobCheckpoint:
         return self.last("commits") is not None
 
     def micro_batches(self) -> MicroBatches:
-        """Return the current last micro-batches.
-
-        Raises:
-            NotVerified: none is committed yet.
-        """
+        """Return the current last micro-batches; raise `NotVerified` if none is committed."""
         committed, begun = self.last("commits"), self.last("offsets")
         if committed is None:
             raise NotVerified(
@@ -132,11 +128,7 @@ class JobCheckpoint:
         return MicroBatches(committed, begun if begun is not None and begun > committed else None)
 
     def offsets(self, micro_batch: int) -> Offsets:
-        """Return the offsets up to which a micro-batch reads.
-
-        Raises:
-            NotVerified: Spark has deleted the offsets of this micro-batch, or they cannot be read.
-        """
+        """Return the offsets up to which a micro-batch reads. Spark deletes old ones."""
         try:
             lines = self._read(f"{QUERY}/offsets/{micro_batch}").splitlines()
             found = orjson.loads(lines[-1])
@@ -200,11 +192,7 @@ def check_ended(checkpoint: JobCheckpoint, bootstrap_servers: str, options: Mapp
 
 
 def check_silent(beats: Callable[[], int], seconds: float = LEASE_SECONDS) -> None:
-    """Check for some seconds that the number of heartbeats stays the same; it is negative if there never was one.
-
-    Raises:
-        BackupRefused: it is running.
-    """
+    """Raise `BackupRefused` if the number of heartbeats changes; it is negative if there never was one."""
     first, deadline = beats(), time.monotonic() + seconds
     while first >= 0 and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)

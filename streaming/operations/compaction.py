@@ -7,8 +7,8 @@ from typing import NamedTuple
 from streaming.errors import BackupRefused, NotVerified
 from streaming.kafka import topics
 from streaming.kafka.reader import Partition, TopicReader
-from streaming.operations.backup import FOLDER, Manifest, Progress
-from streaming.operations.checkpoint import JobCheckpoint
+from streaming.operations.backup import FOLDER, Manifest
+from streaming.operations.checkpoint import JobCheckpoint, Progress
 from streaming.storage import folder as folders
 
 

@@ -15,8 +15,7 @@ from streaming.errors import NotVerified, RebuildFailed, RebuildRefused, TopicUn
 from streaming.kafka.facts import Offsets
 from streaming.kafka.reader import Partition, Span, TopicReader, partition_of_record
 from streaming.operations import adoption
-from streaming.operations.checkpoint import JobCheckpoint
-from streaming.operations.verify.comparison import Progress
+from streaming.operations.checkpoint import JobCheckpoint, Progress
 from streaming.operations.verify.findings import Fault, Findings
 from streaming.operations.verify.session import Choices as VerifyChoices
 from streaming.operations.verify.session import verify
@@ -253,21 +252,14 @@ class Followed(NamedTuple):
     steps: bool
 
 
-InputLook = Callable[[Offsets, Offsets], Followed]
-"""Function that returns what the job wrote to its inputs between two positions."""
-
-
-def settling(reading: InputProgress, look: InputLook, progress: Progress) -> Callable[[], bool]:
+def settling(
+    reading: InputProgress, look: Callable[[Offsets, Offsets], Followed], progress: Progress
+) -> Callable[[], bool]:
     """Return a check on a running query, to be called repeatedly: True if the query may end.
 
     The query first reads the records that existed at its start. Then a tick sets the current time. From then on the
     inputs are read in rounds, each up to their ends, until the job wrote no record to itself within a round. If other
-    producers write continuously, `ROUNDS` rounds are enough.
-
-    Args:
-        reading: the query.
-        look: inspects a part of the inputs.
-        progress: called with the number of records read.
+    producers write continuously, `ROUNDS` rounds are enough. `look` returns what the job wrote between two positions.
     """
 
     def is_read(target: Offsets) -> bool:

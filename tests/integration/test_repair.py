@@ -68,7 +68,8 @@ class Story:
         """The job as `reexpand verify` sees it."""
         settings = self.streams.settings
         rules = Rules(settings.inputs, Routing(), inner_multi=False)
-        return JobView(JobCheckpoint(settings.checkpoint), self, reader, settings.updates, settings.dead_letters, rules)
+        checkpoint = JobCheckpoint(settings.checkpoint)
+        return JobView(checkpoint, self.values, reader, settings.updates, settings.dead_letters, rules)
 
     def repair(self, before_write: Callable[[], None] = lambda: None, before_check: bool = False) -> set[bytes]:  # noqa: FBT001, FBT002
         """Look and correct, and let something happen in between."""

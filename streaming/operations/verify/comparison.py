@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import orjson
 from confluent_kafka import Message
@@ -13,7 +13,7 @@ from confluent_kafka import Message
 from streaming.client.rows import read_key
 from streaming.errors import Malformed, NotVerified, StateCorrupted, StateError, TopicMissing
 from streaming.kafka.reader import Partition, Span, TopicReader, partition_of_record
-from streaming.operations.checkpoint import JobCheckpoint, MicroBatches
+from streaming.operations.checkpoint import JobCheckpoint, MicroBatches, Progress
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, UpdateRecord
 from streaming.operations.verify.ledger import BOTH_STATES, Ledger, LedgerRow, Says, UpdateMark
 from streaming.operations.verify.replay import (
@@ -42,9 +42,6 @@ from streaming.storage.store import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker.rows import STREAMS, InputRow
 
-Progress = Callable[[str, int, int | None], None]
-"""Callback with the source, the number of records or rows so far, and their total (None: unknown)."""
-
 _MOMENTS: Final = 200
 """Attempts to read a moment while the job commits faster than Kafka returns the ends of topics."""
 
@@ -56,13 +53,6 @@ _KEPT_MICRO_BATCHES: Final = DEFAULT_TUNING.retained_micro_batches // 2
 
 _ADD: Final = b'{"op":"ADD",'
 _REMOVE: Final = b'{"op":"REMOVE",'
-
-
-class States(Protocol):
-    """Reader of the states of a job."""
-
-    def values(self, micro_batch: int) -> Iterator[tuple[str, int, bytes]]:
-        """Yield parent, number and state bytes of each key after a committed micro-batch."""
 
 
 class Moment(NamedTuple):
@@ -87,10 +77,14 @@ class ShardPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job to verify, with access to its data."""
+    """A job to verify, with access to its data.
+
+    Attributes:
+        values: returns parent, number and state bytes of each key after a committed micro-batch.
+    """
 
     checkpoint: JobCheckpoint
-    states: States
+    values: Callable[[int], Iterator[tuple[str, int, bytes]]]
     reader: TopicReader
     updates: str
     dead_letters: str
@@ -111,7 +105,7 @@ class JobView:
         """Yield the state of each shard, one at a time."""
         begun = self._begun(batches)
         worker = self.rules.worker(self.checkpoint.location)
-        for parent, number, value in self.states.values(batches.committed):
+        for parent, number, value in self.values(batches.committed):
             if not self.rules.concern(parent):
                 continue
             key = parent, number

@@ -22,8 +22,8 @@ from streaming.expansion.compare import Announcer
 from streaming.expansion.micro_batch import apply_events
 from streaming.kafka.reader import Partition, Span, TopicReader, partition_of_record
 from streaming.kafka.writer import Writer
-from streaming.operations.checkpoint import JobCheckpoint
-from streaming.operations.verify.comparison import JobView, Look, Progress, ShardPair, States, look, operation
+from streaming.operations.checkpoint import JobCheckpoint, Progress
+from streaming.operations.verify.comparison import JobView, Look, ShardPair, look, operation
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings
 from streaming.operations.verify.replay import Rules
 from streaming.printable import counted
@@ -69,7 +69,7 @@ def verify(
     settings: Settings,
     options: Choices,
     progress: Progress,
-    reading: Callable[[Settings], AbstractContextManager[States]] = states.reading,
+    reading: Callable[[Settings], AbstractContextManager[states.StateReader]] = states.reading,
 ) -> Findings:
     """Compare inputs, state and updates of a job, which may run meanwhile.
 
@@ -107,7 +107,7 @@ def verify(
         reader.spans([*rules.topics, settings.updates])  # raises early if a topic is missing
         progress("the state: Spark starts", 0, None)
         with reading(settings) as stored:
-            job = JobView(checkpoint, stored, reader, settings.updates, settings.dead_letters, rules)
+            job = JobView(checkpoint, stored.values, reader, settings.updates, settings.dead_letters, rules)
             compare = partial(look, job, Path(temporary), progress)
             found = compare(inputs=options.inputs)
             again = partial(compare, inputs=False, doubted=found.findings.doubted)
