@@ -162,13 +162,8 @@ def renewed_states(
 ) -> Iterator[Renewed]:
     """Yield the states of a new checkpoint, and write their parts.
 
-    Changes that several micro-batches carry out count as carried out; no updates are written for them.
-
-    Args:
-        values: parent, number and state bytes of each key of the former checkpoint.
-        former: its layout.
-        later: layout of the new checkpoint.
-        inner_multi: `**` is allowed inside a pattern.
+    Changes that several micro-batches carry out count as carried out; no updates are written for them. `values` are
+    parent, number and state bytes of each key of the former checkpoint.
 
     Raises:
         StateCorrupted: a state is damaged.

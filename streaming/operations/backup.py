@@ -36,23 +36,12 @@ FOLDER: Final = "checkpoint"
 _FORMAT: Final = 1
 _BLOCK_BYTES: Final = 1024 * 1024
 
-UNFINISHED: Final = ".unfinished"
-"""Suffix of an unfinished copy."""
-
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 0.5
 
-RESTORING: Final = ".restoring"
-"""Suffix of a checkpoint that is being restored."""
-
 
 class CopiedFile(NamedTuple):
-    """A file of a backup.
-
-    Attributes:
-        path: path within the checkpoint, with slashes.
-        sha256: digest of its content, in hexadecimal digits.
-    """
+    """A file of a backup: its path within the checkpoint, with slashes, and its digest in hexadecimal digits."""
 
     path: str
     size: int
@@ -129,11 +118,7 @@ class Manifest:
 
 
 def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
-    """Copy a file to the disk, or only read it without a target, and return its size and digest under this name.
-
-    Raises:
-        OSError: it cannot be read or written.
-    """
+    """Copy a file to the disk, or only read it without a target, and return its size and digest under this name."""
     with source.open("rb") as read:
         if target is None:
             digest = hashlib.file_digest(read, "sha256")
@@ -176,11 +161,7 @@ def _new_folder(folder: Path, suffix: str, failure: str, former: Path | None = N
 
 
 def local(checkpoint: str) -> Path:
-    """Return the folder of a local checkpoint.
-
-    Raises:
-        BackupRefused: it is a URI.
-    """
+    """Return the folder of a local checkpoint; raise `BackupRefused` for a URI."""
     if urlparse(checkpoint).scheme:
         raise BackupRefused(
             f"the checkpoint {checkpoint} is a URI, but only local folders can be backed up. "
@@ -206,7 +187,7 @@ def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
         raise BackupRefused(str(error)) from None
     if destination.exists():
         raise BackupRefused(f"{destination} exists; give the name of a new folder.")
-    with _new_folder(destination, UNFINISHED, f"{checkpoint} cannot be copied to {destination}") as unfinished:
+    with _new_folder(destination, ".unfinished", f"{checkpoint} cannot be copied to {destination}") as unfinished:
         micro_batch, files = _Copy(checkpoint, unfinished / FOLDER, partitions, progress).make()
         manifest = Manifest(
             checkpoint_id=checkpoint_id,
@@ -315,7 +296,7 @@ def restore(
             )
         former = checkpoint.with_name(f"{checkpoint.name}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}")
     failure = f"{source} cannot be restored to {checkpoint}"
-    with _new_folder(checkpoint, RESTORING, failure, former) as unfinished:
+    with _new_folder(checkpoint, ".restoring", failure, former) as unfinished:
         for number, file in enumerate(manifest.files, 1):
             if copied(source / FOLDER / file.path, unfinished / file.path, file.path) != file:
                 raise BackupDamaged(f"{source / FOLDER / file.path} changed while it was restored.")

@@ -13,13 +13,7 @@ from streaming.storage import folder as folders
 
 
 class InputRemoval(NamedTuple):
-    """Records of one partition of an input.
-
-    Attributes:
-        end: offset up to which records are removed.
-        records: number of records to remove.
-        size: number of records in the partition.
-    """
+    """Records of a partition: offset up to which they are removed, number of removed ones, and number of all."""
 
     partition: Partition
     end: int
@@ -70,11 +64,7 @@ def plan(
 
 
 def remove(bootstrap_servers: str, options: Mapping[str, str], removals: list[InputRemoval]) -> None:
-    """Remove the records. Idempotent.
-
-    Raises:
-        TopicsUnusable: Kafka does not answer, or rejects the request.
-    """
+    """Remove the records; raise `TopicsUnusable` if Kafka does not. Idempotent."""
     ends = {each.partition: each.end for each in removals if each.records}
     if ends:
         topics.remove_records(bootstrap_servers, ends, client_options=options)

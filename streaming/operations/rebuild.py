@@ -30,10 +30,10 @@ from streaming.storage.folder import IDENTITY, QUERY
 from streaming.worker.quarantine import NOTE
 from streaming.worker.signature import Origin, Signer
 
+log = logging.getLogger("reexpand")
+
 _ROUNDS: Final = 5
 """Attempts to finish between two changes of the relation while producers run."""
-
-log = logging.getLogger("reexpand")
 
 ROUNDS: Final = 10
 """Rounds until every record that the job wrote in reaction to its inputs has been read. Backfills may take longer.
@@ -112,11 +112,7 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
 
 
 def _taken_up(files: CheckpointFiles, settings: Settings, plan: Plan) -> RebuildNote:
-    """Return the note of an interrupted rebuild, or a new note.
-
-    Raises:
-        RebuildRefused: the checkpoint is not of this rebuild.
-    """
+    """Return the note of an interrupted rebuild, or a new note. Refuse a checkpoint that is not of this rebuild."""
     note = RebuildNote.read(files, settings.checkpoint)
     if note is None and (files.exists(IDENTITY) or files.exists(QUERY)):
         raise RebuildRefused(
@@ -295,12 +291,7 @@ def followed(
 ) -> Followed:
     """Return what a job wrote to its inputs between two positions.
 
-    Args:
-        reader: reader of the inputs.
-        topics: name of the clock topic, and names of the other topics to which the job writes.
-        signer: returns the signer of the job's records.
-        start: first offsets.
-        end: offsets after the last record.
+    `topics` are the clock, and the other topics to which the job writes.
     """
     clock, events = topics
     spans = {

@@ -46,10 +46,6 @@ STEP_MS: Final = 1_000
 _END_OF_TIME: Final = 1 << 53
 """Upper bound of all timestamps, in milliseconds since the epoch."""
 
-
-OffsetsAt = Callable[[int, Mapping[Partition, int]], Mapping[Partition, int | None]]
-"""Function that returns the first offset of each partition at or after a time, such as `TopicReader.offsets_at`."""
-
 # Nothing is written, so wide requests need no backfill.
 _TUNING = replace(DEFAULT_TUNING, backfill_topics=1 << 62, retained_micro_batches=0)
 
@@ -253,22 +249,20 @@ def refused_requests(letters: Iterable[bytes | None]) -> Iterator[tuple[str, str
 
 
 def read_state(worker: Worker, key: Key, data: bytes | None) -> ShardState:
-    """Return a separate decoded copy of the state of a shard.
-
-    Raises:
-        StateError: the state is damaged.
-    """
+    """Return a separate decoded copy of a shard's state; raise `StateError` if it is damaged."""
     decoded = ShardState(inner_multi=worker.config.inner_multi)
     state.replay(decoded, worker.states.open(key, data).journal.changes())
     return decoded
 
 
 def windows(
-    offsets_at: OffsetsAt, spans: Mapping[Partition, Span], records: int = WINDOW_RECORDS
+    offsets_at: Callable[[int, Mapping[Partition, int]], Mapping[Partition, int | None]],
+    spans: Mapping[Partition, Span],
+    records: int = WINDOW_RECORDS,
 ) -> Iterator[dict[Partition, Span]]:
     """Yield consecutive windows, cut at points in time, with at most `records` records.
 
-    A window is larger if a single millisecond has more records.
+    A window is larger if a single millisecond has more records. See `TopicReader.offsets_at`.
     """
     position = {partition: span.start for partition, span in spans.items()}
     ends = {partition: span.end for partition, span in spans.items()}

@@ -73,12 +73,8 @@ def verify(
 ) -> Findings:
     """Compare inputs, state and updates of a job, which may run meanwhile.
 
-    Args:
-        settings: address of Kafka, checkpoint, and names of the output topics; for checkpoints of earlier releases
-            without `limits.json` also the limits of input records. All else is in the checkpoint.
-        options: options of the verification.
-        progress: called with the progress.
-        reading: opens the states of the checkpoint; by default in a new Spark session.
+    The settings have the address of Kafka, the checkpoint, and the names of the output topics; for checkpoints of
+    earlier releases without `limits.json` also the limits of input records. All else is in the checkpoint.
 
     Raises:
         CheckpointUnusable: the checkpoint is not a folder, or cannot be read.
