@@ -61,7 +61,7 @@ class PartShare:
         self._parts: dict[str, set[Partition]] = {}
 
     def change(self, topic: str, partitions: int, clients: Collection[str]) -> tuple[set[Partition], set[Partition]]:
-        """Apply the state of a topic, and return its lost and its gained partitions; `clients` receive the topic."""
+        """Apply a topic's state and receivers; return lost and gained partitions."""
         wanted = set()
         if self._client_id in clients:
             parts = (Partition(topic, number) for number in range(partitions))

@@ -40,7 +40,7 @@ _REFUSED = frozenset(
 
 
 def check_patterns(patterns: Sequence[str], dialect: str, policy: str | None = None) -> None:
-    """Raise `PatternsRefused` for an invalid pattern, or one that matches no Kafka topic."""
+    """Raise `PatternsRefused` for a pattern that is invalid, or matches no topic."""
     if isinstance(patterns, str):
         raise PatternsRefused(f"patterns must be a list, not the text {patterns!r}: write [{patterns!r}].")
     if not patterns:

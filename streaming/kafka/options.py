@@ -169,7 +169,7 @@ LIBRDKAFKA_NAMES: Final[Mapping[str, str]] = {
 
 
 def check_java(settings: Settings, known: Callable[[str], bool]) -> None:
-    """Raise `ConfigInvalid` if the file has an option that Java's client does not know."""
+    """Raise `ConfigInvalid` if the file has options unknown to Java's client."""
     for name in java_options(settings):
         if not known(name):
             instead = LIBRDKAFKA_NAMES.get(name)

@@ -196,7 +196,7 @@ def write_configuration(folder: Path, node: Node, settings: Mapping[str, str], d
 
 
 def format_storage(folder: Path, node: Node, java: Sequence[str], lock: IO[str]) -> None:
-    """Format the storage of a new folder, which the caller has locked; `java` precedes the main class.
+    """Format the storage of a new, locked folder with a Java command line.
 
     Raises:
         BrokerFailed: Kafka's tool fails. The error contains its output.

@@ -79,7 +79,7 @@ def _compiled(name: str, folder: Path, versions: jars.JarSets, libraries: list[P
 
 
 def archive_file(home: Path, class_path: Sequence[Path]) -> Path:
-    """Return the path of an archive, which may not exist; `class_path` lacks Spark's own jars."""
+    """Return an archive's path for jars besides Spark's own; it may not exist."""
     try:
         release = (home / "release").read_bytes()
     except OSError:  # a wrapper, whose path contains a digest of its Java

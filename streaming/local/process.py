@@ -161,7 +161,7 @@ class Child:
         return None
 
     def wait_for(self, check: Callable[[], T], seconds: float) -> T | None:
-        """Return the first true result of `check`; None if the process ends, or after `seconds`."""
+        """Poll `check` while the process runs, for `seconds`; return a true result."""
         deadline = time.monotonic() + seconds
         while self.running and time.monotonic() < deadline:
             if found := check():

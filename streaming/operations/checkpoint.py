@@ -192,7 +192,7 @@ def check_ended(checkpoint: JobCheckpoint, bootstrap_servers: str, options: Mapp
 
 
 def check_silent(beats: Callable[[], int], seconds: float = LEASE_SECONDS) -> None:
-    """Raise `BackupRefused` if the number of heartbeats changes; it is negative if there never was one."""
+    """Raise `BackupRefused` if the number of heartbeats, if any, changes."""
     first, deadline = beats(), time.monotonic() + seconds
     while first >= 0 and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)

@@ -112,7 +112,7 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
 
 
 def _taken_up(files: CheckpointFiles, settings: Settings, plan: Plan) -> RebuildNote:
-    """Return the note of an interrupted rebuild, or a new note. Refuse a checkpoint that is not of this rebuild."""
+    """Return the note of an interrupted rebuild, or a new note; refuse others."""
     note = RebuildNote.read(files, settings.checkpoint)
     if note is None and (files.exists(IDENTITY) or files.exists(QUERY)):
         raise RebuildRefused(
@@ -255,7 +255,7 @@ def settling(
 
     The query first reads the records that existed at its start. Then a tick sets the current time. From then on the
     inputs are read in rounds, each up to their ends, until the job wrote no record to itself within a round. If other
-    producers write continuously, `ROUNDS` rounds are enough. `look` returns what the job wrote between two positions.
+    producers write continuously, `ROUNDS` rounds are enough. `look` inspects records between two positions.
     """
 
     def is_read(target: Offsets) -> bool:

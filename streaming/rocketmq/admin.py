@@ -23,12 +23,9 @@ _DAY_MINUTES = 1_440
 
 
 def create(broker: str, parents: Iterable[str], groups: Mapping[str, str]) -> None:
-    """Create or change parents and consumer groups on a broker.
+    """Create or change parents, and consumer groups, each with its parent.
 
-    Args:
-        broker: address of the broker.
-        parents: names of parents. Their lite topics expire after a day without a message.
-        groups: parent of each group.
+    Lite topics of the parents expire after a day without a message.
 
     Raises:
         BrokerFailed: the broker does not answer, or rejects a parent or group.
@@ -44,16 +41,7 @@ def create(broker: str, parents: Iterable[str], groups: Mapping[str, str]) -> No
 
 
 def delete(broker: str, parent: str, name: str) -> None:
-    """Delete a lite topic.
-
-    Args:
-        broker: address of the broker.
-        parent: parent of the lite topic.
-        name: name of the lite topic.
-
-    Raises:
-        BrokerFailed: the broker does not answer, or rejects the request.
-    """
+    """Delete a lite topic; raise `BrokerFailed` if the broker does not."""
     _run(broker, lambda link: delete_lite_topic(link, parent, name), f"delete the lite topic {name!r}")
 
 
@@ -69,14 +57,7 @@ def _run(broker: str, work: Callable[[Link], Awaitable[None]], what: str) -> Non
 
 
 async def create_parent(broker: Link, name: str, *, minutes: int, queues: int = 4) -> None:
-    """Create or change a parent topic on a broker.
-
-    Args:
-        broker: the broker.
-        name: name of the parent.
-        minutes: time without a message after which a lite topic expires.
-        queues: number of the parent's own queues.
-    """
+    """Create or change a parent; `minutes` without a message end a lite topic."""
     fields = {
         "topic": name,
         "defaultTopic": "TBW102",
@@ -92,13 +73,7 @@ async def create_parent(broker: Link, name: str, *, minutes: int, queues: int = 
 
 
 async def create_group(broker: Link, name: str, attributes: Mapping[str, str]) -> None:
-    """Create or change a consumer group on a broker.
-
-    Args:
-        broker: the broker.
-        name: name of the group.
-        attributes: attributes of the group, such as `lite.bind.topic`, the parent.
-    """
+    """Create or change a consumer group; `lite.bind.topic` is its parent."""
     group = {"groupName": name, "attributes": {f"+{key}": value for key, value in attributes.items()}}
     (await broker.ask(_UPDATE_AND_CREATE_GROUP, body=orjson.dumps(group), seconds=_SECONDS)).checked()
 

@@ -69,18 +69,6 @@ class Queue(NamedTuple):
     number: int
 
 
-class Route(NamedTuple):
-    """Brokers of a parent topic.
-
-    Attributes:
-        addresses: address of each broker's master, by broker name.
-        queues: all queues.
-    """
-
-    addresses: Mapping[str, str]
-    queues: Sequence[Queue]
-
-
 class Damaged(Exception):
     """The bytes are not stored messages."""
 
@@ -89,10 +77,8 @@ class Message(NamedTuple):
     """A message of a lite topic.
 
     Attributes:
-        topic: its lite topic.
         is_first: True for the first message of the topic's life: its birth.
         stored_ms: time at which the broker stored it.
-        tags: its tag.
         properties: properties that the producer set.
     """
 
@@ -104,29 +90,11 @@ class Message(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """Response to a pull request.
-
-    Attributes:
-        messages: messages of lite topics.
-        next: offset of the next pull.
-        end: offset after the last message of the queue.
-    """
+    """Messages of lite topics in a queue, the offset of the next pull, and the end offset of the queue."""
 
     messages: list[Message]
     next: int
     end: int
-
-
-class Probe(NamedTuple):
-    """Response to a probe of a lite topic.
-
-    Attributes:
-        is_alive: True if the topic exists on the broker.
-        last_ms: time of its last message, in milliseconds since the epoch.
-    """
-
-    is_alive: bool
-    last_ms: int
 
 
 class ParentBroker(Link):
@@ -140,11 +108,7 @@ class ParentBroker(Link):
     async def pull(self, queue: int, offset: int, *, births: bool, hold: bool) -> Pulled:
         """Pull messages from a queue of the parent, which also contains all messages of its lite topics.
 
-        Args:
-            queue: number of the queue.
-            offset: offset of the first message.
-            births: let the broker select births, if it can.
-            hold: wait for a message if there is none.
+        With `births` the broker selects births, if it can. With `hold` it waits for a message if there is none.
         """
         selects = births and self._selects_births
         fields = {
@@ -168,19 +132,23 @@ class ParentBroker(Link):
         messages = list(decode(answer.body)) if answer.code == SUCCESS else []
         return Pulled(messages, int(answer.fields["nextBeginOffset"]), int(answer.fields["maxOffset"]))
 
-    async def probe(self, topics: Sequence[str]) -> list[Probe]:
-        """Probe lite topics concurrently; return the results in the same order."""
-        found: dict[int, Probe] = {}
-        remaining = iter(enumerate(topics))
+    async def probe(self, topics: Sequence[str]) -> dict[str, int]:
+        """Probe lite topics; return the time of the last message of existing ones.
+
+        Times are in milliseconds since the epoch.
+        """
+        found: dict[str, int] = {}
+        remaining = iter(topics)
 
         async def work() -> None:
-            for place, topic in remaining:
+            for topic in remaining:
                 answer = await self.ask(_GET_LITE_TOPIC_INFO, {"parentTopic": self._parent, "liteTopic": topic})
                 offsets = answer.json()["topicOffset"]
-                found[place] = Probe(offsets["maxOffset"] > 0, offsets["lastUpdateTimestamp"])
+                if offsets["maxOffset"] > 0:
+                    found[topic] = offsets["lastUpdateTimestamp"]
 
         await together(work() for _ in range(min(_MAX_PROBES, len(topics))))
-        return [found[place] for place in range(len(topics))]
+        return found
 
     async def parent_info(self) -> tuple[int, float]:
         """Return the parent's number of lite topics, and the milliseconds after which an unused topic expires."""
@@ -196,11 +164,6 @@ class Parent:
         brokers: brokers of the parent, by name.
         offsets: offset of the next message of each queue.
         lasts_ms: milliseconds after which an unused lite topic expires, by broker; only brokers that have answered.
-
-    Args:
-        name_server: address of the name server.
-        name: name of the parent.
-        access: login and TLS.
     """
 
     def __init__(self, name_server: str, name: str, access: RocketMQAccess) -> None:
@@ -212,8 +175,8 @@ class Parent:
 
     async def find_brokers(self) -> None:
         """Update brokers and queues from the name server, and request the expiration time from new brokers."""
-        found = await route(self._names, self._name)
-        for name, address in found.addresses.items():
+        addresses, queues = await route(self._names, self._name)
+        for name, address in addresses.items():
             known = self.brokers.get(name)
             if known is None or known.address != address:
                 self.brokers[name] = ParentBroker(address, self._name, self._access)
@@ -221,17 +184,15 @@ class Parent:
                     await known.close()
             if name not in self.lasts_ms:
                 _, self.lasts_ms[name] = await self.brokers[name].parent_info()
-        for queue in found.queues:
+        for queue in queues:
             if queue.broker in self.lasts_ms:
                 self.offsets.setdefault(queue, 0)
 
     async def read(self, queue: Queue, births: dict[str, Message | None], *, births_only: bool) -> None:
         """Read a queue to its end.
 
-        Args:
-            queue: the queue.
-            births: receives the last birth of each topic; None for a topic with later messages only.
-            births_only: skip topics whose birth is no longer in the queue.
+        `births` receives the last birth of each topic; None for a topic with later messages only. With `births_only`
+        topics are skipped whose birth is no longer in the queue.
         """
         offset = self.offsets[queue]
         while True:
@@ -252,18 +213,13 @@ class Parent:
             await link.close()
 
 
-async def route(name_server: Link, parent: str) -> Route:
-    """Return the brokers and queues of a parent topic."""
+async def route(name_server: Link, parent: str) -> tuple[dict[str, str], list[Queue]]:
+    """Return the masters' addresses by broker, and all queues of a parent topic."""
     found = (await name_server.ask(_GET_ROUTE, {"topic": parent, "acceptStandardJsonOnly": True})).json()
     addresses = {broker["brokerName"]: broker["brokerAddrs"] for broker in found["brokerDatas"]}
-    return Route(
-        {name: of_brokers["0"] for name, of_brokers in addresses.items() if "0" in of_brokers},
-        [
-            Queue(queue["brokerName"], number)
-            for queue in found["queueDatas"]
-            for number in range(queue["readQueueNums"])
-        ],
-    )
+    masters = {name: of_brokers["0"] for name, of_brokers in addresses.items() if "0" in of_brokers}
+    queues = found["queueDatas"]
+    return masters, [Queue(each["brokerName"], number) for each in queues for number in range(each["readQueueNums"])]
 
 
 def decode(body: bytes) -> Iterator[Message]:

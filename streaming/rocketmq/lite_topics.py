@@ -39,13 +39,7 @@ _USUAL_LOOKS = 10
 
 
 class Life(NamedTuple):
-    """The life of a lite topic on a broker.
-
-    Attributes:
-        broker: name of the broker.
-        topic: name of the lite topic.
-        born_ms: time at which its first message was stored; 0 if that message no longer exists.
-    """
+    """The life of a lite topic on a broker, since its first message; 0 if that message no longer exists."""
 
     broker: str
     topic: str
@@ -83,12 +77,9 @@ class LiteTopics:
         return [lives[broker] for lives in self._lives.values() if broker in lives]
 
     def found(self, alive: Iterable[tuple[Life, Message | None]]) -> Iterator[TopicChange]:
-        """Record the topics that exist at the start; yield the differences from the announced topics.
+        """Record lives at the start with known births; yield changes to announce.
 
         Missing topics are not announced as deleted: they may be on brokers that have not registered yet.
-
-        Args:
-            alive: all lives, each with its birth message if known.
         """
         births: dict[str, Message | None] = {}
         for life, birth in sorted(alive, key=lambda found: found[0].born_ms):
@@ -101,12 +92,7 @@ class LiteTopics:
             yield self._created(topic, births[topic])
 
     def back(self, life: Life, birth: Message | None) -> Iterator[TopicChange]:
-        """Record a life of a missing topic; yield changes if it began after the announced life.
-
-        Args:
-            life: the life.
-            birth: its birth message if known.
-        """
+        """Record a life of a missing topic; yield changes if it began after the announced life."""
         topic_id = self._missing.pop(life.topic)
         self._add(life)
         if self._is_later(life.topic, topic_id):
@@ -147,14 +133,7 @@ class LiteTopics:
             yield TopicChange(False, life.topic)
 
     def expect(self, life: Life, now_ms: float, last_ms: float, lasts_ms: float) -> None:
-        """Schedule the next probe of a life: at its expiration, or after a pause if it is overdue.
-
-        Args:
-            life: the life.
-            now_ms: current time.
-            last_ms: time of its last message.
-            lasts_ms: time without a message after which a life expires.
-        """
+        """Schedule a probe `lasts_ms` after a life's last message; overdue, a pause later."""
         end_ms = last_ms + lasts_ms
         if end_ms > now_ms:
             heapq.heappush(self._lasts[life.broker], (last_ms, life))
@@ -211,12 +190,7 @@ class Tally:
         self._fell = False
 
     def is_short(self, known: int, count: int) -> bool:
-        """Return True if some of the known topics have ended.
-
-        Args:
-            known: number of known topics, from before the request.
-            count: number of topics in the broker's response.
-        """
+        """Return True if some topics have ended that were known before the request."""
         surplus = count - known
         self._recent.append(surplus)
         if self._usual is None:
@@ -248,11 +222,6 @@ class Deaths:
 
     Topics are probed when they may have expired. If the broker counts fewer topics than expected, overdue topics are
     probed first, then all others until the difference is explained. A few topics are probed in every interval.
-
-    Args:
-        name: name of the broker.
-        topics: all lives.
-        note: called with the changes to announce.
     """
 
     def __init__(self, name: str, topics: LiteTopics, note: Callable[[Iterable[TopicChange]], None]) -> None:
@@ -268,12 +237,7 @@ class Deaths:
         self._search: Iterator[Life] | None = None
 
     async def look(self, broker: ParentBroker, lasts_ms: float) -> float:
-        """Search for ended topics, and return the broker's present expiration time.
-
-        Args:
-            broker: the broker.
-            lasts_ms: milliseconds after which an unused topic expires, from the last search.
-        """
+        """Search for ended topics; return the present expiration time, in ms."""
         await self._probe_expected(broker, self._topics.due(self._name, now_ms(), lasts_ms), lasts_ms)
         known, asked = self._topics.count(self._name), time.monotonic()
         count, lasts_ms = await broker.parent_info()
@@ -330,8 +294,8 @@ class Deaths:
 
 async def living(broker: ParentBroker, lives: list[Life]) -> dict[Life, float]:
     """Probe lives on a broker, and return the time of the last message of each living topic."""
-    probes = await broker.probe([life.topic for life in lives])
-    return {life: probe.last_ms for life, probe in zip(lives, probes, strict=True) if probe.is_alive}
+    lasts = await broker.probe([life.topic for life in lives])
+    return {life: lasts[life.topic] for life in lives if life.topic in lasts}
 
 
 def now_ms() -> int:

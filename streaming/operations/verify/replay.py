@@ -249,7 +249,7 @@ def refused_requests(letters: Iterable[bytes | None]) -> Iterator[tuple[str, str
 
 
 def read_state(worker: Worker, key: Key, data: bytes | None) -> ShardState:
-    """Return a separate decoded copy of a shard's state; raise `StateError` if it is damaged."""
+    """Return a separate copy of a shard's state; raise `StateError` if damaged."""
     decoded = ShardState(inner_multi=worker.config.inner_multi)
     state.replay(decoded, worker.states.open(key, data).journal.changes())
     return decoded

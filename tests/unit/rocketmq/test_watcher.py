@@ -13,7 +13,7 @@ from streaming.adapters.watch import TopicChange, Watch
 from streaming.cli import main
 from streaming.kafka import reach
 from streaming.rocketmq import brokers, lite_topics, watcher
-from streaming.rocketmq.brokers import Message, Probe, Pulled, Queue, Route
+from streaming.rocketmq.brokers import Message, Pulled, Queue
 from streaming.rocketmq.lite_topics import now_ms
 from streaming.rocketmq.remoting import Link, Refused, Unreachable
 
@@ -68,11 +68,11 @@ class FakeBroker:
         found = [each for each in messages[offset:] if each.is_first or not births]
         return Pulled(found, len(messages), len(messages))
 
-    async def probe(self, topics: Sequence[str]) -> list[Probe]:
+    async def probe(self, topics: Sequence[str]) -> dict[str, int]:
         """Say that topics with messages live."""
         named = {each.topic for messages in self.queues[self.address] for each in messages}
         ended = self.dead if len(self.counts) == 1 else set()
-        return [Probe(topic in named - ended, now_ms()) for topic in topics]
+        return {topic: now_ms() for topic in topics if topic in named - ended}
 
     async def parent_info(self) -> tuple[int, float]:
         """Say that there is one topic, if this broker answers."""
@@ -102,12 +102,12 @@ def routed(monkeypatch: pytest.MonkeyPatch, *routes: Mapping[str, int]) -> None:
     """
     answers = list(routes)
 
-    async def route(_: Link, __: str) -> Route:
+    async def route(_: Link, __: str) -> tuple[dict[str, str], list[Queue]]:
         found = answers.pop(0) if len(answers) > 1 else answers[0]
         if not found:
             raise Refused(17, "No topic route info in name server for the topic")
         queues = [Queue(name, number) for name, count in found.items() for number in range(count)]
-        return Route({name: name for name in found}, queues)
+        return {name: name for name in found}, queues
 
     monkeypatch.setattr(brokers, "route", route)
 
