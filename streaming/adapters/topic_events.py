@@ -15,13 +15,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming.adapters.watch import TopicChange, Watch, decode, encode
-from streaming.errors import TopicsUnusable, TopicUnreadable, WatchFailed
+from streaming.errors import ConfigInvalid, TopicsUnusable, TopicUnreadable, WatchFailed
 from streaming.kafka.clients import create, reason
 from streaming.kafka.reader import ADVICE, Partition, TopicReader, partition_of_record
 from streaming.kafka.specs import INPUT
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.kafka.writer import Writer
 from streaming.printable import counted
+from streaming.records.model import check_name
 
 log = logging.getLogger("reexpand")
 
@@ -43,7 +44,7 @@ class TopicEvents:
     """Kafka topic of the topic events, used by the watcher of one parent.
 
     Args:
-        events: Kafka topic of the topic events.
+        events: name of the topic.
         stop: event that ends any wait early.
 
     Raises:
@@ -53,6 +54,9 @@ class TopicEvents:
     def __init__(
         self, bootstrap_servers: str, events: str, parent: str, options: Mapping[str, str], stop: threading.Event
     ) -> None:
+        problem = check_name("--parent", parent)
+        if problem is not None:
+            raise ConfigInvalid(problem)
         self.bootstrap_servers = bootstrap_servers
         self._events = events
         self.parent = parent

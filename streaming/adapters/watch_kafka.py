@@ -11,10 +11,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from streaming.adapters.topic_events import ANSWER_SECONDS, NoAnswer, Stopped, TopicEvents, until_answered
 from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicFilter, Watch, listing
-from streaming.errors import ConfigInvalid, WatchFailed
+from streaming.errors import WatchFailed
 from streaming.kafka.reach import wait_for_broker
 from streaming.printable import counted
-from streaming.records.model import check_name
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -116,20 +115,12 @@ def _id(result: Callable[[], Any]) -> str | Presence:
 
 
 def run(settings: "Settings", options: Options, announced: Callable[[bytes], None]) -> None:
-    """Watch until SIGTERM or SIGINT.
-
-    Args:
-        settings: address of Kafka, and the names of reexpand's topics.
-        options: options of the watcher.
-        announced: called with each written event.
+    """Watch until SIGTERM or SIGINT, and pass each written event to `announced`.
 
     Raises:
         ConfigInvalid: an option is invalid.
         WatchFailed: Kafka does not answer at the start, or rejects the events.
     """
-    problem = check_name("--parent", options.parent)
-    if problem is not None:
-        raise ConfigInvalid(problem)
     own = (*settings.inputs, settings.updates, settings.dead_letters, settings.answers)
     selected = TopicFilter(own, options.include, options.exclude, options.dialect)
     stop = threading.Event()

@@ -49,14 +49,8 @@ class OfficialConsumer:
 
     Args:
         endpoints: addresses of proxies, HOST:PORT[;HOST:PORT...].
-        group: consumer group.
-        parent: parent of the lite topics.
         consume: called with each message, in threads of the official client; returns `SUCCESS` or `FAILURE`.
         credentials: access key and secret key; empty for none.
-        namespace: namespace of parent and group.
-        tls: use TLS.
-        threads: number of threads that call `consume`.
-        client_suffix: suffix of the client id.
     """
 
     def __init__(
@@ -126,11 +120,7 @@ class OfficialConsumer:
         self._manager.stop_scheduler()
 
     def send(self, request: LiteRequest, names: tuple[str, ...]) -> None:
-        """Send a request.
-
-        Args:
-            request: the request.
-            names: all names of the client, which the official client sends in its own requests.
+        """Send a request, and note all names for requests of the official client.
 
         Raises:
             LiteSubscriptionRefused: RocketMQ rejects the request.

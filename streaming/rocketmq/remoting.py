@@ -69,10 +69,7 @@ def load_access(path: Path | None) -> RocketMQAccess:
     """Read an options file that uses the option names of RocketMQ's own tools.
 
     The CA must not sign certificates of other services, because host names are not verified. RocketMQ's own clients do
-    not verify them either.
-
-    Args:
-        path: the file; None for access without login and TLS.
+    not verify them either. Without a file there is neither login nor TLS.
 
     Raises:
         ConfigInvalid: the file or a certificate cannot be read, or an option is unknown or incomplete.
@@ -110,11 +107,7 @@ class Unreachable(Exception):
 
 
 class Refused(Exception):
-    """A server answered with an error.
-
-    Attributes:
-        code: error code, as in `ResponseCode`.
-    """
+    """A server answered with an error, whose code is in `ResponseCode`."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(f"code {code}: {remark}")
@@ -122,14 +115,7 @@ class Refused(Exception):
 
 
 class Response(NamedTuple):
-    """Response of a server.
-
-    Attributes:
-        code: 0 for success, or another code of `ResponseCode`.
-        fields: fields of the header, as strings.
-        remark: description, usually of an error.
-        body: body of the frame.
-    """
+    """Response of a server, with a code of `ResponseCode` and a remark, usually about an error."""
 
     code: int
     fields: Mapping[str, str]
@@ -137,11 +123,7 @@ class Response(NamedTuple):
     body: bytes
 
     def checked(self) -> Response:
-        """Return this response if it reports success.
-
-        Raises:
-            Refused: it reports an error.
-        """
+        """Return this response if it reports success; otherwise raise `Refused`."""
         if self.code != SUCCESS:
             raise Refused(self.code, self.remark)
         return self
@@ -180,10 +162,7 @@ def encode(
 
 
 def decode(frame: bytes) -> tuple[int, bool, Response]:
-    """Decode a frame into its number, True for a response or False for a request, and its content.
-
-    Args:
-        frame: bytes after the first length.
+    """Decode a frame after its first length: number, is a response, content.
 
     Raises:
         Unreachable: the frame has no JSON header, because the server uses another protocol.
@@ -202,10 +181,6 @@ class Link:
     """Connection to a name server or a broker, opened on first use and again after it was closed.
 
     Any number of requests may be pending at a time. An `async with` block closes the connection.
-
-    Args:
-        address: HOST:PORT.
-        access: login and TLS.
     """
 
     def __init__(self, address: str, access: RocketMQAccess = _OPEN) -> None:
@@ -225,13 +200,7 @@ class Link:
     async def ask(
         self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"", *, seconds: float = 5
     ) -> Response:
-        """Send a request and return its response with any code.
-
-        Args:
-            code: request code, as in `RequestCode`.
-            fields: fields of the header.
-            body: body of the request.
-            seconds: timeout of the response.
+        """Send a request, with a code of `RequestCode`; return any response.
 
         Raises:
             Unreachable: the server did not respond in time, or the connection failed.

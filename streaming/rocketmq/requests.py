@@ -52,11 +52,7 @@ class OffsetOption(NamedTuple):
 
 
 class LiteRequest(NamedTuple):
-    """A request to RocketMQ that changes the lite topics of the client.
-
-    Attributes:
-        option: offset option of a PARTIAL_ADD: type and value.
-    """
+    """A request to RocketMQ that changes the client's lite topics; the option of a PARTIAL_ADD has type and value."""
 
     action: Action
     names: tuple[str, ...]
@@ -64,15 +60,7 @@ class LiteRequest(NamedTuple):
 
 
 class PatternSet:
-    """Patterns of a client, and the requests that change them.
-
-    Args:
-        client_id: id of the client.
-        group: group of the client.
-        parent: parent topic of the patterns.
-        dialect: dialect of the patterns.
-        selector: condition on topics, as in subscription records.
-    """
+    """Patterns of a client, and the requests that change them, with a selector as in subscription records."""
 
     def __init__(
         self, client_id: str, group: str, parent: str, dialect: str, selector: Mapping[str, str] | None

@@ -61,7 +61,6 @@ class Ports:
     """Ports of the servers, stored in their folder.
 
     Attributes:
-        name_server: port of the name server.
         broker: port of the broker. Its second port is lower by two.
         replication: port for replicas of the broker (there are none).
         proxy: port of the proxy for gRPC clients.
@@ -142,10 +141,7 @@ class RocketMQ(Server):
 def configuration(folder: Path, ports: Ports, settings: Mapping[str, str]) -> list[str]:
     """Write the configuration files of name server, broker and proxy; return their names.
 
-    Args:
-        folder: folder of the servers.
-        ports: ports of the servers.
-        settings: settings of the broker that override the defaults.
+    The settings override the defaults of the broker.
     """
     address = f"{HOST}:{ports.name_server}"
     names = {"listenPort": ports.name_server, "bindAddress": HOST, "kvConfigPath": "names/kv.json"}

@@ -187,8 +187,6 @@ class Keeper:
     A single thread sends all requests, so an older set of names never replaces a newer set.
 
     Args:
-        official: the official client.
-        topics: lite topics of the client.
         attend: called at least twice per second.
         sync_seconds: interval of repeating all names.
     """

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, until_answered
 from streaming.adapters.watch import TopicChange, Watch
-from streaming.errors import ConfigInvalid, WatchFailed
+from streaming.errors import WatchFailed
 from streaming.kafka.reach import wait_for_broker
 from streaming.printable import counted
-from streaming.records.model import check_name
 from streaming.rocketmq.brokers import Damaged, Message, Parent, Queue
 from streaming.rocketmq.lite_topics import PROBES_A_LOOK, Deaths, Life, LiteTopics, living, now_ms
 from streaming.rocketmq.remoting import Refused, RocketMQAccess, Unreachable, together
@@ -55,11 +54,8 @@ class RocketMQOptions(NamedTuple):
     """Options of the watcher.
 
     Attributes:
-        name_server: address of the name server.
-        parent: parent topic.
         once: exit as soon as the announced topics equal the existing topics.
         client: additional options of the Kafka client.
-        access: login and TLS of RocketMQ.
     """
 
     name_server: str
@@ -70,20 +66,12 @@ class RocketMQOptions(NamedTuple):
 
 
 def run(settings: "Settings", options: RocketMQOptions, announced: Callable[[bytes], None]) -> None:
-    """Watch until SIGTERM or SIGINT.
-
-    Args:
-        settings: address of Kafka, and the topic of events.
-        options: options of the watcher.
-        announced: called with each written event.
+    """Watch until SIGTERM or SIGINT, and pass each written event to `announced`.
 
     Raises:
         ConfigInvalid: an option is invalid.
         WatchFailed: RocketMQ or Kafka does not answer at the start, or Kafka rejects the events.
     """
-    problem = check_name("--parent", options.parent)
-    if problem is not None:
-        raise ConfigInvalid(problem)
     stop = threading.Event()
     events = TopicEvents(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
 
