@@ -27,7 +27,7 @@ from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from streaming.errors import BridgeFailed, NotConverted, Rejected
-from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
+from streaming.kafka.clients import PARTITION_END, concerns_group, create, produce, reason
 from streaming.kafka.permissions import Grant, readable, usable_group, writable
 from streaming.records.json_fields import MAX_DEPTH, depth
 from streaming.records.parsing import parse_lmq_name
@@ -49,8 +49,6 @@ INPUTS: Final = {
 }
 """Settings with the topic of each input, by type of event."""
 
-_JSON: Final = "application/json"
-_CONTENT_TYPE: Final = "content-type"
 _STRUCTURED: Final = "application/cloudevents"
 _STRUCTURED_JSON: Final = (_STRUCTURED, f"{_STRUCTURED}+json")
 _RECORDS_AT_ONCE = 1_000
@@ -58,13 +56,7 @@ _REQUEST_SECONDS = 30.0
 
 
 class Converted(NamedTuple):
-    """Record of an input.
-
-    Attributes:
-        setting: setting with the topic of the record.
-        key: key of the record.
-        value: value of the record.
-    """
+    """Record of an input, and the setting with its topic."""
 
     setting: str
     key: str
@@ -111,7 +103,7 @@ def _is_structured(headers: Mapping[str, bytes]) -> bool:
         NotConverted: the format of the event is not JSON.
     """
     names = {name.lower(): value for name, value in headers.items()}
-    content_type = names.get(_CONTENT_TYPE, b"").partition(b";")[0].strip().lower().decode(errors="replace")
+    content_type = names.get("content-type", b"").partition(b";")[0].strip().lower().decode(errors="replace")
     if content_type.startswith(_STRUCTURED):
         if content_type not in _STRUCTURED_JSON:
             raise NotConverted(f"its content type is {content_type!r}; expected {_STRUCTURED}+json")
@@ -132,43 +124,27 @@ def _key(content: Mapping[str, Any]) -> str:
     return found if isinstance(found, str) else ""
 
 
-class Wrapper:
-    """Converter of updates and dead letters to CloudEvents.
+def to_event(key: bytes, value: bytes, *, is_update: bool, structured: bool = False) -> KafkaMessage:
+    """Convert an update or a dead letter to a CloudEvent.
 
-    Args:
-        structured: write the whole event as the value. Otherwise its attributes are headers, next to the value.
+    An update has its `eventId` as id and its topic as subject, a dead letter its key and its reason. A structured event
+    is the whole value. Otherwise its attributes are headers, next to the value.
     """
-
-    def __init__(self, *, structured: bool = False) -> None:
-        self._structured = structured
-
-    def update(self, key: bytes, value: bytes) -> KafkaMessage:
-        """Return the event of an update, with its `eventId` as id and its topic as subject."""
-        return self._message(key, value, "update", lambda record: (record["eventId"], record["liteTopic"]))
-
-    def dead_letter(self, key: bytes, value: bytes) -> KafkaMessage:
-        """Return the event of a dead letter, with its key as id and its reason as subject."""
-        return self._message(key, value, "dead-letter", lambda record: (key.decode(), record["reason"]))
-
-    def _message(
-        self, key: bytes, value: bytes, kind: str, names: Callable[[dict[str, Any]], tuple[str, str]]
-    ) -> KafkaMessage:
-        record = json.loads(value)
-        source, (identity, subject) = record["source"], names(record)
-        attributes = {
-            "specversion": "1.0",
-            "id": identity,
-            "source": f"/reexpand/{quote(str(source['topic']))}",
-            "type": f"{PREFIX}{kind}",
-            "subject": subject,
-            "time": datetime.fromtimestamp(source["timestamp"] / 1_000, UTC),
-            "datacontenttype": _JSON,
-            "dataschema": f"urn:reexpand:{kind}",
-            "partitionkey": key.decode(),
-        }
-        convert = to_structured if self._structured else to_binary
-        data = record if self._structured else value
-        return convert(CloudEvent(attributes, data), JSONFormat(), key_mapper=lambda _: key)
+    record = json.loads(value)
+    source, kind = record["source"], "update" if is_update else "dead-letter"
+    attributes = {
+        "specversion": "1.0",
+        "id": record["eventId"] if is_update else key.decode(),
+        "source": f"/reexpand/{quote(str(source['topic']))}",
+        "type": f"{PREFIX}{kind}",
+        "subject": record["liteTopic"] if is_update else record["reason"],
+        "time": datetime.fromtimestamp(source["timestamp"] / 1_000, UTC),
+        "datacontenttype": "application/json",
+        "dataschema": f"urn:reexpand:{kind}",
+        "partitionkey": key.decode(),
+    }
+    convert = to_structured if structured else to_binary
+    return convert(CloudEvent(attributes, record if structured else value), JSONFormat(), key_mapper=lambda _: key)
 
 
 class Produced(NamedTuple):
@@ -185,7 +161,6 @@ class BridgeOptions(NamedTuple):
 
     Attributes:
         topic: Kafka topic of the CloudEvents.
-        structured: write events in structured mode.
         once: stop when all records present at the start are converted.
         client: further options of the Kafka clients.
     """
@@ -223,15 +198,14 @@ def emit(settings: Settings, options: BridgeOptions) -> int:
     Raises:
         BridgeFailed: Kafka cannot be read or written.
     """
-    wrapper = Wrapper(structured=options.structured)
 
     def convert(message: Message) -> Produced:
         key, value = message.key() or b"", message.value()
         if value is None:
             return Produced(options.topic, key, None, [])
-        make = wrapper.update if message.topic() == settings.updates else wrapper.dead_letter
+        is_update = message.topic() == settings.updates
         try:
-            found = make(key, value)
+            found = to_event(key, value, is_update=is_update, structured=options.structured)
         except (ValueError, KeyError, TypeError) as error:
             raise NotConverted(f"not a record of the job: {error!r}") from None
         return Produced(options.topic, key, found.value, list(found.headers.items()))
@@ -328,22 +302,13 @@ class _Bridge:
                 log.warning("skipped %s[%d]@%s: %s", *place, message.offset(), error)
                 continue
             topic, key, value, headers = record
-            self._produce(topic, value, key, headers=headers, on_delivery=written)
+            produce(producer, topic, value, key, headers=headers, on_delivery=written)
             self._count += 1
         offsets = [TopicPartition(*place, offset) for place, offset in ends.items()]
         producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), _REQUEST_SECONDS)
         producer.commit_transaction(_REQUEST_SECONDS)
         if refused:
             raise self._failed(reason(refused[0]))
-
-    def _produce(self, *record: Any, **further: Any) -> None:
-        while True:
-            try:
-                self._producer.produce(*record, **further)
-            except BufferError:  # the producer's queue is full
-                self._producer.poll(0.1)
-            else:
-                return
 
     def _ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
         """Return the end offset of each partition that has unconverted records."""

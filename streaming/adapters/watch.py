@@ -23,15 +23,7 @@ ALL_DELETED_AFTER = 10
 
 
 class TopicChange(NamedTuple):
-    """Creation or deletion of a topic.
-
-    Attributes:
-        created: True for a creation.
-        topic: name of the topic.
-        topic_id: id of the topic in the cluster, if known.
-        tags: tag for selectors, in a creation.
-        properties: properties for selectors, in a creation.
-    """
+    """Creation or deletion of a topic, with its id in the cluster, if known; tags and properties are for selectors."""
 
     created: bool
     topic: str
@@ -74,10 +66,7 @@ class Listing(NamedTuple):
 def listing(listed: Mapping[str, Presence], selected: Callable[[str], bool], witness: str) -> Listing | None:
     """Return the selected topics of an answer; None if the answer is implausible.
 
-    Args:
-        listed: all topics of the answer.
-        selected: predicate of topic names.
-        witness: topic that must exist; an answer without it is empty or partial.
+    The topic `witness` must exist: an answer without it is empty or partial.
     """
     if listed.get(witness) is not Presence.PRESENT:
         return None
@@ -198,31 +187,20 @@ class RoundRobin:
         return list(dict.fromkeys([*(name for name in first if name in names), *others]))
 
 
-class TopicFilter:
-    """Predicate of the Kafka topics to announce: by patterns, without internal topics of Kafka and topics of reexpand.
+def topic_filter(
+    own: Collection[str], include: Collection[str] = (), exclude: Collection[str] = (), dialect: str = "nats"
+) -> Callable[[str], bool]:
+    """Return a predicate of the Kafka topics to announce.
 
-    Args:
-        own: topics of reexpand.
-        include: patterns of which a topic must match one; empty for every topic.
-        exclude: patterns of which a topic must match none.
-        dialect: dialect of the patterns.
+    They match a pattern of `include`, if any, and no pattern of `exclude`. Internal topics of Kafka, and the `own`
+    topics of reexpand, are left out.
 
     Raises:
         ConfigInvalid: a pattern is invalid in the dialect, or no Kafka topic can match it.
     """
-
-    def __init__(
-        self, own: Collection[str], include: Collection[str] = (), exclude: Collection[str] = (), dialect: str = "nats"
-    ) -> None:
-        self._own = frozenset(own)
-        self._include, self._exclude = _predicate(include, dialect), _predicate(exclude, dialect)
-        self._includes_all = not include
-
-    def __call__(self, name: str) -> bool:
-        """Return True if a topic must be announced."""
-        if name in INTERNAL or name in self._own:
-            return False
-        return (self._includes_all or self._include(name)) and not self._exclude(name)
+    left_out = INTERNAL.union(own)
+    included, excluded = _predicate(include, dialect), _predicate(exclude, dialect)
+    return lambda name: name not in left_out and (not include or included(name)) and not excluded(name)
 
 
 def _predicate(patterns: Collection[str], dialect: str) -> Callable[[str], bool]:

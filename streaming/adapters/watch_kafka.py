@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from streaming.adapters.topic_events import ANSWER_SECONDS, NoAnswer, Stopped, TopicEvents, until_answered
-from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicFilter, Watch, listing
+from streaming.adapters.watch import Listing, Presence, RoundRobin, Watch, listing, topic_filter
 from streaming.errors import WatchFailed
 from streaming.kafka.reach import wait_for_broker
 from streaming.printable import counted
@@ -74,12 +74,7 @@ class KafkaCluster(TopicEvents):
     def list_topics(
         self, selected: Callable[[str], bool], known: Mapping[str, str | None], doubtful: Iterable[str]
     ) -> Listing:
-        """List the selected topics that exist.
-
-        Args:
-            selected: predicate of topic names.
-            known: announced topics, with their ids.
-            doubtful: topics whose id is requested now, in addition to unknown topics.
+        """List the selected topics; request the ids of doubtful and unknown ones.
 
         Raises:
             NoAnswer: no answer came, or it is implausible.
@@ -122,7 +117,7 @@ def run(settings: "Settings", options: Options, announced: Callable[[bytes], Non
         WatchFailed: Kafka does not answer at the start, or rejects the events.
     """
     own = (*settings.inputs, settings.updates, settings.dead_letters, settings.answers)
-    selected = TopicFilter(own, options.include, options.exclude, options.dialect)
+    selected = topic_filter(own, options.include, options.exclude, options.dialect)
     stop = threading.Event()
     cluster = KafkaCluster(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
     former = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -141,7 +136,9 @@ def run(settings: "Settings", options: Options, announced: Callable[[bytes], Non
 class _Watcher:
     """Loop of the watcher, which keeps the announced topics equal to the topics of the cluster."""
 
-    def __init__(self, cluster: KafkaCluster, selected: TopicFilter, announced: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, selected: Callable[[str], bool], announced: Callable[[bytes], None]
+    ) -> None:
         self._cluster = cluster
         self._selected = selected
         self._announced = announced

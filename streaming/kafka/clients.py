@@ -58,6 +58,17 @@ def cause(producer: Producer, error: KafkaException | KafkaError) -> KafkaExcept
     return error
 
 
+def produce(producer: Producer, *record: Any, **further: Any) -> None:
+    """Hand a record to a producer; wait while its queue is full."""
+    while True:
+        try:
+            producer.produce(*record, **further)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return
+
+
 def concerns_group(error: KafkaError) -> bool:
     """Return whether an error is about the consumer group.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from streaming.kafka.clients import cause, create, reason
+from streaming.kafka.clients import cause, create, produce, reason
 from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, partition_of_record
 
@@ -65,16 +65,11 @@ class Writer:
         """Write a record; its key selects the partition if none is given."""
         self._topic = topic
         where = _BY_KEY if partition is None else partition
-        while True:
-            try:
-                self._producer.produce(topic, value, key, where, headers=headers, on_delivery=self._delivered)
-            except BufferError:  # the queue is full
-                self._producer.poll(0.1)
-            except KafkaException as error:
-                raise self._failed(topic, error) from None
-            else:
-                self._producer.poll(0)
-                return
+        try:
+            produce(self._producer, topic, value, key, where, headers=headers, on_delivery=self._delivered)
+        except KafkaException as error:
+            raise self._failed(topic, error) from None
+        self._producer.poll(0)
 
     def flush(self, seconds: float) -> list[tuple[Partition, int]]:
         """Wait for Kafka, and return the places of the records since the last call.

@@ -10,7 +10,7 @@ from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka, to_binary,
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from streaming.adapters.cloudevents import Wrapper, to_input
+from streaming.adapters.cloudevents import to_event, to_input
 from streaming.errors import NotConverted
 from tests.support.update_records import key, value
 
@@ -97,7 +97,7 @@ def test_what_is_no_input_is_told(event: KafkaMessage, said: str) -> None:
 @pytest.mark.parametrize("structured", [True, False])
 def test_updates_and_dead_letters_become_events_that_the_sdk_reads(*, structured: bool) -> None:
     record = value(op="ADD", liteTopic="eu__1", source={"topic": "lite-topic-events", "timestamp": 1_760_000_000_000})
-    made = Wrapper(structured=structured).update(key("eu__1"), record)
+    made = to_event(key("eu__1"), record, is_update=True, structured=structured)
     event = from_kafka(KafkaMessage(made.headers, None, made.value), JSONFormat())
     assert event.get_id() == json.loads(record)["eventId"]
     assert (event.get_type(), event.get_source()) == ("reexpand.update", "/reexpand/lite-topic-events")
@@ -109,6 +109,7 @@ def test_updates_and_dead_letters_become_events_that_the_sdk_reads(*, structured
     assert structured or made.value == record
 
     source = {"topic": "lite-topic-events", "timestamp": 0}
-    made = Wrapper().dead_letter(b'["t",0,1,0]', json.dumps({"reason": "not-json", "source": source}).encode())
+    letter = json.dumps({"reason": "not-json", "source": source}).encode()
+    made = to_event(b'["t",0,1,0]', letter, is_update=False)
     assert made.headers["ce_type"] == b"reexpand.dead-letter"
     assert (made.headers["ce_id"], made.headers["ce_subject"]) == (b'["t",0,1,0]', b"not-json")

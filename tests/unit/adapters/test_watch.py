@@ -17,11 +17,11 @@ from streaming.adapters.watch import (
     Presence,
     RoundRobin,
     TopicChange,
-    TopicFilter,
     Watch,
     decode,
     encode,
     listing,
+    topic_filter,
 )
 from streaming.errors import ConfigInvalid
 from streaming.records.model import TopicEvent
@@ -281,7 +281,7 @@ def test_patterns_let_topics_in_and_keep_them_out(
 
     An empty token fits no wildcard of `nats` but `>`, which stands for every topic here.
     """
-    selection = TopicFilter(["lite-topic-events"], include, exclude, dialect)
+    selection = topic_filter(["lite-topic-events"], include, exclude, dialect)
     assert [name for name in [*INTERNAL, *ODD, *USUAL] if selection(name)] == selected
 
 
@@ -298,4 +298,4 @@ def test_patterns_let_topics_in_and_keep_them_out(
 def test_a_pattern_that_no_topic_can_match_is_refused(dialect: str, pattern: str, said: str) -> None:
     for include, exclude in (([pattern], []), ([], [pattern])):
         with pytest.raises(ConfigInvalid, match=said):
-            TopicFilter([], include, exclude, dialect)
+            topic_filter([], include, exclude, dialect)

@@ -15,14 +15,14 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming import config
 from streaming.adapters import topic_events, watch_kafka
 from streaming.adapters.topic_events import NoAnswer, Stopped
-from streaming.adapters.watch import Listing, Presence, TopicChange, TopicFilter, Watch, encode, in_words
+from streaming.adapters.watch import Listing, Presence, TopicChange, Watch, encode, in_words, topic_filter
 from streaming.adapters.watch_kafka import KafkaCluster, Options
 from streaming.cli import main
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.kafka import reach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 FAST = Options(interval=0)
@@ -71,7 +71,7 @@ def said(fake: FakeCluster, options: Options = FAST) -> list[str]:
     """Return the announcements up to the stop, or until everything is announced."""
     lines: list[str] = []
     watcher = watch_kafka._Watcher(
-        cast("KafkaCluster", fake), TopicFilter([]), lambda event: lines.append(in_words(event))
+        cast("KafkaCluster", fake), topic_filter([]), lambda event: lines.append(in_words(event))
     )
     if options.once:
         watcher.run(options, fake.stop)
@@ -207,7 +207,7 @@ def test_internal_is_what_kafka_says_is_internal(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(watched, "_topics", lambda: dict.fromkeys(["events", "__audit", "__debezium-heartbeat.x"]))
     monkeypatch.setattr(watched, "_admin", SimpleNamespace(describe_topics=ids))
     for _ in range(2):
-        found = watched.list_topics(TopicFilter(["events"]), {}, [])
+        found = watched.list_topics(topic_filter(["events"]), {}, [])
         assert dict(found.topics) == {"__debezium-heartbeat.x": "__debezium-heartbeat.x"}
     assert sorted(asked[0]) == ["__audit", "__debezium-heartbeat.x"]
     assert asked[1:] == [["__debezium-heartbeat.x"]]
@@ -216,9 +216,9 @@ def test_internal_is_what_kafka_says_is_internal(monkeypatch: pytest.MonkeyPatch
 def test_all_topics_of_the_job_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the answers to questions as well."""
     settings = config.load({"bootstrap_servers": "127.0.0.1:1", "checkpoint": "checkpoint"})
-    kept: list[TopicFilter] = []
+    kept: list[Callable[[str], bool]] = []
 
-    def watcher(_: Any, selected: TopicFilter, __: Any) -> SimpleNamespace:
+    def watcher(_: Any, selected: Callable[[str], bool], __: Any) -> SimpleNamespace:
         kept.append(selected)
         return SimpleNamespace(run=lambda *_: None)
 
