@@ -45,11 +45,8 @@ _TERMINATED = 143
 def run(home: Path, screen: Screen, *, keep: bool, on_cluster: bool = False) -> int:
     """Run the demo in `home`, and return its exit code: 0 if the result equals the oracle's.
 
-    Args:
-        home: parent of the folder `demo`, which is cleared at the start. Only logs stay in it.
-        screen: destination of the output.
-        keep: keep broker and job running after the summary, until Ctrl-C.
-        on_cluster: run the job on a Spark cluster of two workers, and kill one of them in the middle.
+    Its folder `demo` is cleared at the start, and only logs stay in it. With `keep`, broker and job run after the
+    summary until Ctrl-C. With `on_cluster`, one of two Spark workers is killed in the middle.
 
     Raises:
         ReexpandError: the broker, the cluster or the job does not start, or ends unexpectedly.
@@ -116,9 +113,6 @@ class Play:
     """Run of the scenes on a running job.
 
     Args:
-        settings: address of Kafka, and topic names.
-        screen: destination of the output.
-        follower: reader of the output topics.
         check: raises if the broker or the job has ended.
         cluster: cluster of the job. One of its workers is killed in the middle, while an event is processed.
     """

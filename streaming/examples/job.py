@@ -61,7 +61,6 @@ class Job:
 
     Args:
         settings: address of the broker, checkpoint and master. The job gets no other settings.
-        log_file: destination of the job's log.
         scratch: folder of Spark's temporary files.
         java_options: additional options of Spark's JVM. They also make Spark log the JVM's command.
     """
@@ -91,20 +90,12 @@ class Job:
 
     @property
     def is_ready(self) -> bool:
-        """True if the log reports that the job reads its inputs.
-
-        Raises:
-            DemoFailed: the job has ended.
-        """
+        """True if the job reads its inputs; raises `DemoFailed` if it has ended."""
         self.check()
         return _READY in tail(self.log_file)
 
     def check(self) -> None:
-        """Check that the job is running.
-
-        Raises:
-            DemoFailed: the job has ended.
-        """
+        """Raise `DemoFailed` if the job has ended."""
         if self._child is None or not self._child.running:
             raise self.failure("ended unexpectedly")
 
@@ -113,10 +104,9 @@ class Job:
         return DemoFailed(f"The job {how}. {end_of(self.log_file)}")
 
     def stop(self, timeout: float = _STOP_SECONDS) -> int | None:
-        """Stop the job after the current micro-batch; kill it after a timeout.
+        """Stop the job after the current micro-batch, and return its exit code.
 
-        Returns:
-            The exit code; None if the job was killed or not running.
+        None if it was killed after the timeout, or was not running.
         """
         child, self._child = self._child, None
         if child is None:
@@ -141,9 +131,6 @@ class Job:
 
 def rehearse(archive: Path) -> None:
     """Run the job on a dedicated broker until its first update, and archive the classes that it has loaded.
-
-    Args:
-        archive: path of the archive, from `classes.archive_file`.
 
     Raises:
         DemoFailed: the job does not start, or writes no update.

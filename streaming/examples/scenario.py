@@ -24,13 +24,9 @@ SENSORS = "sensors"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An input record of the scenario.
+    """An input record of the scenario, with its description.
 
     Attributes:
-        stream: destination of the record.
-        key: key of the record.
-        value: value of the record.
-        says: description of the record.
         rejected: reason of the expected dead letter; None if the record is valid.
     """
 

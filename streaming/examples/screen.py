@@ -60,7 +60,6 @@ class Screen:
     Args:
         console: destination of text; standard output by default. Colour and progress bar require a terminal, and
             `NO_COLOR` is respected.
-        as_json: write one JSON object per line to standard output instead.
     """
 
     def __init__(self, console: Console | None = None, *, as_json: bool = False) -> None:

@@ -34,13 +34,7 @@ _REPEAT_EVERY = 50
 
 
 class SampleEvent(NamedTuple):
-    """An event of the sample, with the stream that it belongs to.
-
-    Attributes:
-        stream: `groups`, `subscriptions` or `topics`.
-        key: key of its record.
-        value: its value, before it is JSON.
-    """
+    """An event of the sample, with its stream: `groups`, `subscriptions` or `topics`."""
 
     stream: str
     key: str

@@ -17,8 +17,6 @@ from streaming.records.updates import Cause, Op
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from confluent_kafka import Message
-
     from streaming.config import Settings
     from streaming.examples.scenario import Step
 
@@ -76,11 +74,7 @@ def effective_rows(relation: Relation) -> set[Effective]:
 
 
 def read_relation(settings: Settings) -> set[Effective]:
-    """Return the relation in the updates topic, read from its beginning.
-
-    Raises:
-        TopicUnreadable: the broker does not return the records in time.
-    """
+    """Return the relation in the updates topic, read from its beginning."""
     relation = Relation()
     with TopicReader(settings.bootstrap_servers, {}) as reader:
         for message in (each for block in reader.read(reader.spans([settings.updates])) for each in block):
@@ -112,33 +106,26 @@ class Follower:
     def poll(self, seconds: float) -> Iterator[ReceivedUpdate | DeadLetter]:
         """Yield the available records, after waiting at most `seconds` for the first."""
         for message in self._reader.poll(seconds):
-            yield from self._read(message)
-
-    def _read(self, message: Message) -> Iterator[ReceivedUpdate | DeadLetter]:
-        value, seen_ms = message.value(), int(time.time() * 1_000)
-        is_update = message.topic() == self._updates
-        if is_update:
-            self._relation.apply(message.key(), value)
-        if value is None:
-            return
-        record: dict[str, Any] = orjson.loads(value)
-        source = record["source"]
-        if is_update:
-            row = Effective(record["parentTopic"], record["group"], record["clientId"], record["liteTopic"])
-            patterns, cause = tuple(record["patterns"]), Cause(record["cause"])
-            yield ReceivedUpdate(Op(record["op"]), row, patterns, cause, source["timestamp"], seen_ms)
-        else:
-            place = Coordinates(source["topic"], source["partition"], source["offset"])
-            yield DeadLetter(record["reason"], record["message"], place, seen_ms)
+            value, seen_ms = message.value(), int(time.time() * 1_000)
+            is_update = message.topic() == self._updates
+            if is_update:
+                self._relation.apply(message.key(), value)
+            if value is None:
+                continue
+            record: dict[str, Any] = orjson.loads(value)
+            source = record["source"]
+            if is_update:
+                row = Effective(record["parentTopic"], record["group"], record["clientId"], record["liteTopic"])
+                patterns, cause = tuple(record["patterns"]), Cause(record["cause"])
+                yield ReceivedUpdate(Op(record["op"]), row, patterns, cause, source["timestamp"], seen_ms)
+            else:
+                place = Coordinates(source["topic"], source["partition"], source["offset"])
+                yield DeadLetter(record["reason"], record["message"], place, seen_ms)
 
 
 @dataclass(slots=True)
 class Transcript:
-    """Sent and received records, in order.
-
-    Attributes:
-        sent: the steps, with their positions in Kafka.
-    """
+    """Sent steps, with their positions in Kafka, and received records, in order."""
 
     sent: list[tuple[Step, Coordinates]] = field(default_factory=list)
     updates: list[ReceivedUpdate] = field(default_factory=list)
@@ -167,19 +154,12 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of the demo.
+    """The outcome of the demo, with the number of events by stream, of updates by op, and of dead letters by reason.
 
     Attributes:
-        sent: number of events, by stream.
-        updates: number of updates, by op.
-        dead_letters: number of dead letters, by reason.
         latencies_ms: sorted latencies of the warm updates.
         cold: number of updates of the first micro-batch.
         held: number of (client, topic) pairs in the updates topic.
-        missing: pairs that only the oracle has.
-        surplus: pairs that only the updates topic has.
-        dead_letters_missing: expected dead letters without a match.
-        dead_letters_surplus: dead letters without an expected match.
     """
 
     sent: Mapping[str, int]
