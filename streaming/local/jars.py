@@ -54,7 +54,6 @@ class JarSets:
     Attributes:
         ivy_file: file of the versions, with an Ivy configuration for each set.
         checksums: file of the expected jars, one per line: SHA-256 and `SET/FILE`.
-        names: names of the sets.
     """
 
     ivy_file: Path

@@ -51,13 +51,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """Java for Spark and Kafka.
-
-    Attributes:
-        home: folder for JAVA_HOME.
-        major: major version, one of `SUPPORTED`.
-        bundled: True for the Java of the Python package.
-    """
+    """Java for Spark and Kafka, of a supported major version; the Python package has a bundled Java."""
 
     home: Path
     major: int

@@ -94,10 +94,9 @@ def run(command: list[str], lock: IO[str], on_line: Callable[[str], object], fol
 def run_tool(
     command: list[str], lock: IO[str], failure: str, on_line: Callable[[str], object] = lambda _: None
 ) -> None:
-    """Run a program as `run` does.
+    """Run a program as `run` does; raise `JarsUnavailable` if its exit code is not 0.
 
-    Raises:
-        JarsUnavailable: the exit code is not 0. The error contains `failure` and the end of the output.
+    The error contains `failure` and the end of the output.
     """
     output: deque[str] = deque(maxlen=_LOG_LINES_SHOWN)
 
@@ -116,14 +115,8 @@ class Child:
     The guardian, the process, and children of the process are one process group.
 
     Args:
-        command: the command line.
-        log_file: destination of its output.
         environment: environment variables; None to inherit them.
-        folder: working directory; None for the current directory.
         lock: file that stays locked until the process has ended.
-
-    Attributes:
-        pid: id of the process.
     """
 
     def __init__(

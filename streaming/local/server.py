@@ -37,7 +37,6 @@ class Server:
 
     Args:
         folder: data folder, created if needed. It is locked while the server runs.
-        log_name: name of the log file in the folder.
         timeout: seconds within which the server must answer.
 
     Attributes:

@@ -42,11 +42,7 @@ Numbers = Mapping[RequestPlace, int]
 
 
 def check(settings: Settings, former: JobCheckpoint) -> None:
-    """Check that a new checkpoint can use the states of a former checkpoint.
-
-    Raises:
-        RebuildRefused: it has no states, or other settings.
-    """
+    """Raise `RebuildRefused` if a former checkpoint has no states, or other settings."""
     if not former.has_state():
         raise RebuildRefused(
             f"{former.location} has committed no micro-batch, so it has no state. Run the same command without "

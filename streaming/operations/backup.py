@@ -77,11 +77,7 @@ class Manifest:
 
     @classmethod
     def read(cls, backup: Path) -> Self:
-        """Read the manifest of a backup.
-
-        Raises:
-            BackupDamaged: the folder is not a backup, or its manifest cannot be read.
-        """
+        """Read a backup's manifest; raise `BackupDamaged` if that is impossible."""
         file = backup / MANIFEST
         try:
             return cls._parse(orjson.loads(file.read_bytes()))
@@ -101,11 +97,7 @@ class Manifest:
         return cls(**found, files=files)
 
     def check(self, backup: Path, progress: Progress) -> None:
-        """Compare all files of a backup with the manifest.
-
-        Raises:
-            BackupDamaged: a file is missing or differs; the message names it.
-        """
+        """Raise `BackupDamaged` with the name of a file that is missing or differs."""
         for number, file in enumerate(self.files, 1):
             path = backup / FOLDER / file.path
             try:
@@ -138,11 +130,7 @@ def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
 
 @contextmanager
 def _new_folder(folder: Path, suffix: str, failure: str, former: Path | None = None) -> Iterator[Path]:
-    """Yield an unfinished folder that gets its name at the end; rename the present folder of this name to `former`.
-
-    Raises:
-        BackupFailed: a file cannot be read or written.
-    """
+    """Yield an unfinished folder that gets its name at the end; rename the present folder of this name to `former`."""
     unfinished = folder.with_name(folder.name + suffix)
     try:
         if unfinished.exists():

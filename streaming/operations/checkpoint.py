@@ -36,12 +36,7 @@ _LOOK_SECONDS: Final = 0.5
 
 
 class MicroBatches(NamedTuple):
-    """Numbers of a job's last micro-batches.
-
-    Attributes:
-        committed: number of the last complete micro-batch.
-        begun: number of the next micro-batch, whose records may be partly written; None if it has not started.
-    """
+    """Numbers of a job's last complete micro-batch, and of one whose records may be partly written, if begun."""
 
     committed: int
     begun: int | None

@@ -16,12 +16,7 @@ _FLUSH_SECONDS: Final = 60.0
 
 
 class Original(NamedTuple):
-    """A rejected entry as a record of its input topic.
-
-    Attributes:
-        key: key under which its producer writes such records.
-        value: the entry; of a record with several requests only the rejected request.
-    """
+    """A rejected entry as a record of its input topic; of a record with several requests only the rejected one."""
 
     letter: Letter
     key: bytes | None

@@ -48,12 +48,7 @@ _STEP: Final = b'"wake":0'
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Options of a rebuild.
-
-    Attributes:
-        former: checkpoint to replace; None if it is lost.
-        from_state: start with the states of the former checkpoint, not at the beginning of the inputs.
-    """
+    """Options of a rebuild: the checkpoint to replace, if it is not lost, and whether to start with its states."""
 
     former: str | None
     client: Mapping[str, str] = field(default_factory=dict)
@@ -237,12 +232,7 @@ class _Rebuild:
 
 
 class Followed(NamedTuple):
-    """Records that followed from the inputs, in a part of them.
-
-    Attributes:
-        own: the job wrote records to itself.
-        steps: a backfill continues.
-    """
+    """True if the job wrote records to itself in a part of the inputs, and if a backfill continues there."""
 
     own: bool
     steps: bool

@@ -45,11 +45,7 @@ _COORDINATOR_SOURCE = Source(Stream.SUBSCRIPTIONS, -1, -1, 0, 0)
 
 
 class InputBlock(NamedTuple):
-    """Consecutive records of a stream.
-
-    Attributes:
-        total: number of records of the whole stream; None if it is unknown.
-    """
+    """Consecutive records of a stream, and the number of all of its records, if known."""
 
     stream: Stream
     records: Sequence[InputRecord]
@@ -57,11 +53,7 @@ class InputBlock(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """Topics and subscriptions of one parent.
-
-    Attributes:
-        subscriptions: groups and clients in the form of a job with one shard; without topics.
-    """
+    """Topics of one parent, and its groups and clients as a job with one shard holds them, without topics."""
 
     topics: Mapping[str, TopicMetadata]
     subscriptions: ShardState

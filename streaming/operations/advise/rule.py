@@ -176,11 +176,7 @@ class Depth(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """Settings to choose.
-
-    Attributes:
-        depths: compared route depths, preferred ones first; none if every parent fits in one shard.
-    """
+    """Settings to choose; no depths were compared if every parent fits in one shard."""
 
     depth: int
     parents: tuple[ParentAdvice, ...]

@@ -58,9 +58,7 @@ _REMOVE: Final = b'{"op":"REMOVE",'
 class Moment(NamedTuple):
     """A moment at which the state and the updates of a job correspond.
 
-    Attributes:
-        updates: offsets of the updates topic, with all records of committed micro-batches, and without records after
-            the started micro-batch.
+    The updates have all records of committed micro-batches, and no records after the started micro-batch.
     """
 
     batches: MicroBatches

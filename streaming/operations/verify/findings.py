@@ -60,11 +60,7 @@ class RowName(NamedTuple):
 
 
 class UpdateRecord(NamedTuple):
-    """A record of the updates topic.
-
-    Attributes:
-        update: its value; None for a tombstone.
-    """
+    """A record of the updates topic; a tombstone has no update."""
 
     partition: int
     offset: int

@@ -28,11 +28,7 @@ BOTH_STATES = Says.STATE | Says.NEXT
 
 
 class LedgerRow(NamedTuple):
-    """A row of the table.
-
-    Attributes:
-        last: partition and offset of the last record; None if the updates topic has none.
-    """
+    """A row of the table, with partition and offset of its last record, if the updates topic has one."""
 
     key: bytes
     says: Says
@@ -41,12 +37,7 @@ class LedgerRow(NamedTuple):
 
 
 class UpdateMark(NamedTuple):
-    """Content of a record of the updates topic about a row.
-
-    Attributes:
-        says: `UPDATES` for an ADD, `LATE` for a record newer than the micro-batch.
-        value: digest of the patterns and the version of an ADD.
-    """
+    """Record of the updates topic: `UPDATES` for an ADD, `LATE` after the micro-batch, and the digest of an ADD."""
 
     key: bytes
     says: int

@@ -52,12 +52,7 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Options of a verification.
-
-    Attributes:
-        parents: parents to compare; empty: all.
-        repair: write corrections to the updates topic.
-    """
+    """Options of a verification; no parents select all."""
 
     parents: frozenset[str] = frozenset()
     inputs: bool = True
@@ -144,11 +139,7 @@ def _merged(first: Look, later: Look, written: set[bytes]) -> Look:
 
 
 class Correction(NamedTuple):
-    """Records that correct a row: an ADD, or a REMOVE and its tombstone.
-
-    Attributes:
-        partition: partition of the row's previous records; None if unknown.
-    """
+    """Records that correct a row in its partition, if known: an ADD, or a REMOVE and its tombstone."""
 
     key: bytes
     values: tuple[bytes | None, ...]
@@ -201,11 +192,7 @@ class Corrector:
         self._writer = Writer(bootstrap_servers, options, lambda why: NotVerified(f"{why}; repair again"))
 
     def correct(self, found: Look) -> set[bytes]:
-        """Write corrections of the differences that remain, and return the keys of their rows.
-
-        Raises:
-            NotVerified: Kafka rejected a correction; repair again.
-        """
+        """Correct the differences that remain, and return the keys of their rows."""
         due = {each.key: each for each in self._due(found.findings.repairable)}
         checked_to = self._drop_renewed(due, found.ends)
         self._write(due.values())
