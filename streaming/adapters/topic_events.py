@@ -43,6 +43,8 @@ class Stopped(Exception):
 class TopicEvents:
     """Kafka topic of the topic events, used by the watcher of one parent.
 
+    Methods raise `WatchFailed` if the topic cannot be created, Kafka rejects an event, or a stop leaves some unwritten.
+
     Args:
         events: name of the topic.
         stop: event that ends any wait early.
@@ -72,11 +74,7 @@ class TopicEvents:
         self._writer = Writer(bootstrap_servers, options, WatchFailed, further)
 
     def read_back(self, watch: Watch) -> None:
-        """Restore a watch from the announced changes; create the topic of the events if it does not exist.
-
-        Raises:
-            WatchFailed: the topic cannot be created.
-        """
+        """Restore a watch from the announced changes; create the topic of the events if it does not exist."""
         if self._events not in self._topics():
             try:
                 created = create_topics(self.bootstrap_servers, [TopicSpec(self._events, -1, INPUT)], self._options)
@@ -107,11 +105,7 @@ class TopicEvents:
         yield from (change for _, change in heapq.merge(*found.values(), key=lambda event: event[0]))
 
     def announce(self, changes: Collection[TopicChange], timestamp: int) -> list[bytes]:
-        """Announce changes, and return the events once all of them are written.
-
-        Raises:
-            WatchFailed: Kafka rejects an event, or a stop was requested before all were written.
-        """
+        """Announce changes, and return the events once all of them are written."""
         values = [encode(change, self.parent, timestamp) for change in changes]
         for value in values:
             self._writer.send(self._events, value, self.parent.encode())

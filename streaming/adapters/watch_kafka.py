@@ -44,9 +44,6 @@ class Options(NamedTuple):
 
     Attributes:
         parent: parent topic of the Kafka topics, which become its lite topics.
-        include: patterns of which a topic must match one; empty for every topic.
-        exclude: patterns of which a topic must match none.
-        dialect: dialect of the patterns.
         interval: seconds between two polls.
         once: stop when the announced topics equal the existing topics.
         client: further options of the Kafka client.

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from streaming.client.relation import Change, Relation
 from streaming.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
-from streaming.kafka.clients import PARTITION_END, concerns_group, reason
+from streaming.kafka.clients import NO_ACCESS, PARTITION_END, concerns_group, reason
 from streaming.kafka.permissions import readable
 
 if TYPE_CHECKING:
@@ -41,13 +41,8 @@ _FIXED = {
 }
 _ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 _GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
-_FATAL = frozenset(
-    {
-        *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, _GONE),
-        *(KafkaError._AUTHENTICATION, KafkaError._SSL),  # noqa: SLF001
-        *(KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED),
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    }
+_FATAL = NO_ACCESS.union(
+    (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.TOPIC_AUTHORIZATION_FAILED, _GONE)
 )
 
 

@@ -83,12 +83,7 @@ def holder(metadata: str | None) -> str | None:
 
 
 class CommittedOffset(NamedTuple):
-    """Committed offset of a partition.
-
-    Attributes:
-        offset: None if there is none.
-        held_by: the client that has marked the partition as its own; None if it is free.
-    """
+    """Committed offset of a partition, and the client that has marked the partition as its own, if any."""
 
     offset: int | None
     held_by: str | None
@@ -205,11 +200,7 @@ class KafkaOffsets:
             self._commit({part: ends[part] for part in mine}, held=False, wait=True)
 
     def commit(self, *, wait: bool) -> None:
-        """Commit the positions of processed records.
-
-        Raises:
-            NotCommitted: the group rejects the offsets; only with `wait`.
-        """
+        """Commit processed records; only with `wait` raise `NotCommitted`."""
         changed = {part: self._processed[part] for part in self._changed}
         self._changed.clear()
         self._committed.update(changed)

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient
 
 from streaming.client import UPDATES, Change, SubscriptionClient
@@ -18,7 +18,7 @@ from streaming.client.offsets import REFUSED, KafkaOffsets
 from streaming.client.requests import KafkaRequests, KafkaSubscription, check_patterns
 from streaming.config import Settings
 from streaming.errors import ConfigInvalid, ConsumerClosed, NotCommitted, TopicsUnreadable
-from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
+from streaming.kafka.clients import NO_ACCESS, PARTITION_END, concerns_group, create, reason
 from streaming.kafka.permissions import readable, usable_group
 from streaming.kafka.reader import partition_of_record
 from streaming.records.model import check_name
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import KafkaError, TopicPartition
 
     from streaming.kafka.reader import Partition
 
@@ -50,12 +50,7 @@ _FIXED: Final = {
     "enable.auto.offset.store": False,
     "allow.auto.create.topics": False,
 }
-_FATAL: Final = frozenset(
-    {
-        *(KafkaError._AUTHENTICATION, KafkaError._SSL),  # noqa: SLF001
-        *(KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, *REFUSED),
-    }
-)
+_FATAL: Final = NO_ACCESS | REFUSED
 _LATEST: Final = ("latest", "end", "largest")
 
 

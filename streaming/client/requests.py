@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from matcher.dialects import DIALECTS
 from matcher.errors import MatcherError
 from streaming.errors import NotWritten, PatternsRefused
-from streaming.kafka.clients import cause, create, reason
+from streaming.kafka.clients import NO_ACCESS, cause, create, reason
 from streaming.kafka.names import everything, is_everything, unmatchable
 from streaming.kafka.permissions import writable
 from streaming.records.model import BIND_TOPIC, MODEL, QUOTA, UNLIMITED, WILDCARD, Action
@@ -30,13 +30,10 @@ _LEAVE_SECONDS = 10.0
 
 _REPEATS_PER_LEASE = 3
 _TICK_SECONDS = 0.05
-_REFUSED = frozenset(
-    {
-        *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
-        *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.SASL_AUTHENTICATION_FAILED),
-        *(KafkaError._UNKNOWN_TOPIC, KafkaError._AUTHENTICATION, KafkaError._SSL),  # noqa: SLF001
-    }
-)
+_REFUSED = NO_ACCESS | {
+    *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION),
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+}
 
 
 def check_patterns(patterns: Sequence[str], dialect: str, policy: str | None = None) -> None:

@@ -14,6 +14,14 @@ T = TypeVar("T")
 PARTITION_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
 """Code of the error with which a consumer reports the end of a partition."""
 
+NO_ACCESS: Final = frozenset(
+    {
+        *(KafkaError._AUTHENTICATION, KafkaError._SSL),  # noqa: SLF001
+        *(KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
+    }
+)
+"""Codes of errors from which no client recovers."""
+
 _REFUSALS: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -25,11 +33,7 @@ _REFUSALS: Final = frozenset(
 
 
 def create(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
-    """Return a client with these options.
-
-    Raises:
-        ConfigInvalid: an option is not valid.
-    """
+    """Return a client; raise `ConfigInvalid` if an option is not valid."""
     try:
         return kind(dict(options))
     except KafkaException as error:

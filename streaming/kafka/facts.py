@@ -112,13 +112,9 @@ def events(settings: Settings) -> list[str]:
 def check_identity(
     settings: Settings, noted: Mapping[str, NotedTopic], found: Mapping[str, str], absent: Collection[str] = ()
 ) -> None:
-    """Compare the topics of a checkpoint whose query has begun with Kafka's topics.
+    """Compare a checkpoint's topics with Kafka's, given by id, or as absent.
 
-    Args:
-        settings: settings of the job.
-        noted: topics by role; none for a checkpoint of an older release, or if any topics are accepted.
-        found: ids of existing topics, by name.
-        absent: names of missing topics.
+    A checkpoint of an older release has noted no topics. None are given either if any topics are accepted.
 
     Raises:
         TopicReplaced: a topic is missing or was replaced; the message names it.

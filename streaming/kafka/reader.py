@@ -54,7 +54,7 @@ def partition_of_record(message: Message) -> Partition:
 
 
 class TopicReader:
-    """Reader of committed records, as a context manager.
+    """Reader of committed records, as a context manager. A topic that cannot be read raises `TopicUnreadable`.
 
     Args:
         bootstrap_servers: addresses of brokers.
@@ -139,11 +139,9 @@ class TopicReader:
     def read(
         self, spans: Mapping[Partition, Span], is_over: Callable[[], bool] = lambda: False
     ) -> Iterator[list[Message]]:
-        """Yield the records of some spans in blocks, in order within each partition.
+        """Yield the records of spans in blocks, in order within each partition.
 
-        Args:
-            spans: offsets to read.
-            is_over: predicate that ends the reading early, without an exception.
+        `is_over` ends the reading early, without an exception.
 
         Raises:
             TopicUnreadable: a partition cannot be read to the end of its span.
@@ -185,11 +183,7 @@ class TopicReader:
         self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in offsets.items()])
 
     def poll(self, seconds: float) -> list[Message]:
-        """Return the next records, as soon as there is one; none after this time.
-
-        Raises:
-            TopicUnreadable: the broker does not allow to read.
-        """
+        """Return the next records, as soon as there is one; none after this time."""
         first = self._consumer.poll(seconds)
         messages = [] if first is None else [first, *self._consumer.consume(_RECORDS_AT_ONCE, timeout=0)]
         return [message for message in messages if self._is_record(message)]

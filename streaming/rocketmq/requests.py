@@ -113,11 +113,7 @@ class PatternSet:
 
 
 def group_event(group: str, parent: str, attributes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the event that declares a wildcard group.
-
-    Raises:
-        ConfigInvalid: the attributes bind the group to another parent.
-    """
+    """Return a wildcard group's event; raise `ConfigInvalid` if bound elsewhere."""
     bound = attributes.get(BIND_TOPIC, parent)
     if bound != parent:
         raise ConfigInvalid(f"The attributes bind the group {group!r} to {bound!r}, but the consumer uses {parent!r}.")

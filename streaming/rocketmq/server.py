@@ -87,9 +87,7 @@ class RocketMQ(Server):
 
     Args:
         folder: data folder, created if needed. It is locked while the server runs.
-        settings: settings of the broker that override the defaults.
         plugins: additional jars, such as a hook.
-        java_options: additional Java options.
         timeout: seconds until it must be ready.
     """
 

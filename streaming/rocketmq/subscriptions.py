@@ -42,9 +42,6 @@ class OwnLiteTopics:
     Only the last change of a topic is sent. An addition is sent even if RocketMQ has the topic, because RocketMQ drops
     the subscriptions of topics that end.
 
-    Args:
-        clock: monotonic time in seconds.
-
     Attributes:
         pending: set while there are changes to take.
     """
