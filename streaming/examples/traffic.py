@@ -8,19 +8,17 @@ import itertools
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from random import Random
-from typing import Any, NamedTuple
 
 import click
-import orjson
 
 from streaming.errors import ConfigInvalid, KafkaUnavailable
+from streaming.examples.scenario import ORDERS, Step, appears, subscribes, vanishes, wildcard_group
 from streaming.kafka.reach import wait_for_broker
 from streaming.kafka.writer import Writer
-from streaming.records.model import BIND_TOPIC, WILDCARD
+from streaming.records.model import Stream
 
-PARENT = "orders"
 TENANTS = ("acme", "globex", "initech", "umbrella")
 REGIONS = ("ap", "eu", "us")
 STEPS = ("created", "paid", "shipped")
@@ -33,40 +31,26 @@ _REPEAT_EVERY = 50
 """Number of topic events between two requests of clients, which repeat their sets as a lease asks."""
 
 
-class SampleEvent(NamedTuple):
-    """An event of the sample, with its stream: `groups`, `subscriptions` or `topics`."""
-
-    stream: str
-    key: str
-    value: Mapping[str, Any]
-
-
-def events(random: Random) -> Iterator[SampleEvent]:
+def events(random: Random) -> Iterator[Step]:
     """Yield the sample: groups and clients first, then topics without an end."""
     for group in GROUPS:
-        yield SampleEvent("groups", group, {"group": group, "attributes": {BIND_TOPIC: PARENT, WILDCARD: "true"}})
+        yield wildcard_group(group, ORDERS)
     clients = list(itertools.product(GROUPS, TENANTS))
     for group, tenant in clients:
         yield _request(group, tenant)
     live: deque[str] = deque()
     for number in itertools.count():
         topic = "__".join((random.choice(REGIONS), random.choice(TENANTS), f"{number:06}", random.choice(STEPS)))
-        yield _topic("CREATED", topic)
+        yield appears(ORDERS, topic)
         live.append(topic)
         if len(live) > LIVE_TOPICS:
-            yield _topic("DELETED", live.popleft())
+            yield vanishes(ORDERS, live.popleft())
         if number % _REPEAT_EVERY == 0:
             yield _request(*random.choice(clients))
 
 
-def _request(group: str, tenant: str) -> SampleEvent:
-    request = {"action": "COMPLETE_ADD", "clientId": f"{tenant}-{group}", "group": group, "topic": PARENT,
-               "liteTopicSet": [GROUPS[group].format(tenant=tenant)]}  # fmt: skip
-    return SampleEvent("subscriptions", group, request)
-
-
-def _topic(event: str, topic: str) -> SampleEvent:
-    return SampleEvent("topics", PARENT, {"event": event, "parentTopic": PARENT, "liteTopic": topic})
+def _request(group: str, tenant: str) -> Step:
+    return subscribes(f"{tenant}-{group}", group, ORDERS, GROUPS[group].format(tenant=tenant))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,14 +73,15 @@ def main(bootstrap_servers: str, rate: float, seed: int, count: int | None) -> N
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    topics = {"groups": "lite-group-events", "subscriptions": "lite-subscription-events", "topics": "lite-topic-events"}
+    names = "lite-group-events", "lite-subscription-events", "lite-topic-events"
+    topics = dict(zip((Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS), names, strict=True))
     try:
         wait_for_broker(bootstrap_servers, is_over=stop.is_set)
         writer = Writer(bootstrap_servers, {}, KafkaUnavailable)
         for event in itertools.islice(events(Random(seed)), count):  # noqa: S311 - a sample is no secret
             if stop.wait(1 / rate):
                 break
-            writer.send(topics[event.stream], orjson.dumps(event.value), event.key.encode())
+            writer.send(topics[event.stream], event.value, event.key.encode())
             writer.wait(0)
         writer.flush(10)
     except (ConfigInvalid, KafkaUnavailable) as error:

@@ -6,10 +6,9 @@ It runs Kafka, RocketMQ, the job and the watcher, and compares the received mess
 from __future__ import annotations
 
 import statistics
-import subprocess
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -23,7 +22,7 @@ from streaming.examples.scenario import ORDERS
 from streaming.examples.screen import Screen
 from streaming.local import jars
 from streaming.local.broker import Broker
-from streaming.local.guardian import guarded
+from streaming.local.process import Child
 from streaming.printable import printable
 from streaming.records.model import BIND_TOPIC, WILDCARD, Action
 from streaming.rocketmq import admin
@@ -31,10 +30,8 @@ from streaming.rocketmq.consumer import WildcardLiteConsumer, official_client
 from streaming.rocketmq.server import RocketMQ
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
-
-    from streaming.config import Settings
 
 _READY_SECONDS = 120.0
 _SETTLE_SECONDS = 60.0
@@ -203,7 +200,9 @@ def _run(folder: Path, play: LitePlay) -> int:
         admin.create(rocketmq.broker, [ORDERS], {user.name: ORDERS for user in USERS})
         settings = prepared(broker, folder)
         play.show("phase", f"Kafka {broker.bootstrap_servers}, RocketMQ {rocketmq.endpoints}; starting job and watcher")
-        stack.enter_context(_watcher(settings, rocketmq, folder))
+        command = [*START, "watch-rocketmq", "--parent", ORDERS, "--namesrv", rocketmq.name_server]
+        command += ["--bootstrap-servers", settings.bootstrap_servers]
+        stack.callback(Child(command, folder / "watcher.log").kill)
         jobs = stack.enter_context(ExitStack())
         job = jobs.enter_context(Job(settings, folder / "job-1.log", folder / "spark"))
         producer = stack.enter_context(official_client().LiteProducer(rocketmq.endpoints, ORDERS))
@@ -239,21 +238,6 @@ def _run(folder: Path, play: LitePlay) -> int:
                 _wait(play, job)
             _settle(play)
         return _judge(play, {user.name: consumer.lite_topics for user, consumer in zip(USERS, consumers, strict=True)})
-
-
-@contextmanager
-def _watcher(settings: Settings, rocketmq: RocketMQ, folder: Path) -> Iterator[None]:
-    """Run `reexpand watch-rocketmq`. It ends with this process in any case."""
-    command = [*START, "watch-rocketmq", "--parent", ORDERS]
-    command += ["--namesrv", rocketmq.name_server, "--bootstrap-servers", settings.bootstrap_servers]
-    with (folder / "watcher.log").open("wb") as log:
-        process = subprocess.Popen(
-            guarded(command), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
-        )
-    try:
-        yield
-    finally:
-        process.communicate()  # closing its standard input ends it
 
 
 def _wait(play: LitePlay, job: Job) -> None:

@@ -75,7 +75,7 @@ def send(streams: Streams) -> None:
     """Send the sample traffic for a while, with a damaged record now and then."""
     feed = streams.producer()
     for number, event in enumerate(islice(events(Random(1)), round(60 * MINUTES * RATE))):
-        feed.send(Stream(event.stream), dict(event.value), event.key)
+        feed.send(event.stream, event.value, event.key)
         if number % 200 == 150:
             feed.send(Stream.TOPICS, b"?", event.key)
         time.sleep(1 / RATE)

@@ -1,22 +1,18 @@
 """The sample traffic: valid events, after which every client receives something."""
 
-import json
 from itertools import islice
 from random import Random
 
 from click.testing import CliRunner
 
 from streaming.examples import traffic
-from streaming.records.model import Stream
 from tests.support.histories import expected
 from tests.support.simulator import Record
-
-STREAMS = {"groups": Stream.GROUPS, "subscriptions": Stream.SUBSCRIPTIONS, "topics": Stream.TOPICS}
 
 
 def records(count: int, seed: int = 1) -> list[Record]:
     events = islice(traffic.events(Random(seed)), count)
-    return [Record(STREAMS[each.stream], json.dumps(each.value).encode(), 0, at) for at, each in enumerate(events)]
+    return [Record(each.stream, each.value, 0, at) for at, each in enumerate(events)]
 
 
 def test_every_client_receives_topics_by_its_pattern() -> None:
