@@ -14,7 +14,7 @@ from streaming.client.rows import Row, Subscriber, UpdateValue, read_key, read_v
 from streaming.records.op import Op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 
 _POOL_BYTES = 8_388_608
@@ -95,23 +95,14 @@ class Index(Generic[K, L]):
         held = self._held.get(first)
         return next(reversed(held.values())) if isinstance(held, dict) else held
 
-    def rows(self, first: K) -> list[Row]:
-        """Return the rows with this first key."""
+    def rows(self, first: K) -> Collection[Row]:
+        """Return a view of the rows with this first key."""
         held = self._held.get(first)
-        if isinstance(held, dict):
-            return list(held.values())
-        return [] if held is None else [held]
-
-    def count(self, first: K) -> int:
-        """Return the number of rows with this first key."""
-        held = self._held.get(first)
-        return len(held) if isinstance(held, dict) else int(held is not None)
+        return held.values() if isinstance(held, dict) else () if held is None else (held,)
 
     def page(self, first: K, start: int, size: int) -> list[Row]:
         """Return at most `size` rows with this first key, from index `start` on."""
-        held = self._held.get(first)
-        rows: Iterable[Row] = held.values() if isinstance(held, dict) else () if held is None else (held,)
-        return list(islice(rows, start, start + size))
+        return list(islice(self.rows(first), start, start + size))
 
     def __iter__(self) -> Iterator[Row]:
         for held in self._held.values():
@@ -214,7 +205,7 @@ class Relation:
     def subscribers(self, parent: str, lite_topic: str) -> list[Row]:
         """Return the rows that receive a lite topic."""
         with self._lock:
-            return self._rows_of(parent).by_topic.rows(lite_topic)
+            return list(self._rows_of(parent).by_topic.rows(lite_topic))
 
     def topics(self, parent: str, group: str, client_id: str) -> set[str]:
         """Return the lite topics received by a client, over all of its subscriptions."""
@@ -234,7 +225,7 @@ class Relation:
     def count_of_topic(self, parent: str, lite_topic: str) -> int:
         """Return the number of rows of a lite topic."""
         with self._lock:
-            return self._rows_of(parent).by_topic.count(lite_topic)
+            return len(self._rows_of(parent).by_topic.rows(lite_topic))
 
     def page_of_topic(self, parent: str, lite_topic: str, start: int, size: int) -> list[Row]:
         """Return at most `size` rows of a lite topic, from index `start` on, in the order of their arrival."""
@@ -244,7 +235,7 @@ class Relation:
     def count_of_subscriber(self, subscriber: Subscriber) -> int:
         """Return the number of rows of a subscriber."""
         with self._lock:
-            return self._rows_of(subscriber.parent).by_subscriber.count(subscriber)
+            return len(self._rows_of(subscriber.parent).by_subscriber.rows(subscriber))
 
     def page_of_subscriber(self, subscriber: Subscriber, start: int, size: int) -> list[Row]:
         """Return at most `size` rows of a subscriber, from index `start` on, in the order of their arrival."""
