@@ -10,7 +10,7 @@ import logging
 import signal
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
 from cloudevents.core.bindings.kafka import (
@@ -26,11 +26,11 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streaming.errors import BridgeFailed, NotConverted, Rejected
+from streaming.errors import BridgeFailed, NotConverted
 from streaming.kafka.clients import PARTITION_END, concerns_group, create, produce, reason
 from streaming.kafka.permissions import Grant, readable, usable_group, writable
 from streaming.records.json_fields import MAX_DEPTH, depth
-from streaming.records.parsing import parse_lmq_name
+from streaming.records.parsing import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +90,7 @@ def to_input(headers: Mapping[str, bytes], value: bytes | None) -> Converted:
     if not isinstance(content, dict):
         raise NotConverted("its data is not a JSON object")
     plain = (value or b"") if is_binary else json.dumps(content, separators=(",", ":")).encode()
-    return Converted(INPUTS[kind], _key(content), plain)
+    return Converted(INPUTS[kind], key_of(content) or "", plain)
 
 
 def _is_structured(headers: Mapping[str, bytes]) -> bool:
@@ -109,19 +109,6 @@ def _is_structured(headers: Mapping[str, bytes]) -> bool:
             raise NotConverted(f"its content type is {content_type!r}; expected {_STRUCTURED}+json")
         return True
     return not any(name.startswith(CE_PREFIX) for name in names)
-
-
-def _key(content: Mapping[str, Any]) -> str:
-    """Return the key that keeps inputs in order: the parent of a topic event, otherwise the group."""
-    requests = content.get("subscriptionSet")
-    entry = requests[0] if isinstance(requests, list) and requests and isinstance(requests[0], dict) else content
-    found = entry.get("group") or entry.get("parentTopic")
-    if found is None and isinstance(entry.get("lmqName"), str):
-        try:
-            found = parse_lmq_name(entry["lmqName"])[0]
-        except Rejected:
-            found = None
-    return found if isinstance(found, str) else ""
 
 
 def to_event(key: bytes, value: bytes, *, is_update: bool, structured: bool = False) -> KafkaMessage:

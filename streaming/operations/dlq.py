@@ -2,15 +2,15 @@
 
 import base64
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
-from streaming.errors import NotWritten, Rejected
+from streaming.errors import NotWritten
 from streaming.kafka.letters import Letter
 from streaming.kafka.reader import Partition, TopicReader
 from streaming.kafka.writer import Writer
-from streaming.records.parsing import parse_lmq_name
+from streaming.records.parsing import key_of
 
 _FLUSH_SECONDS: Final = 60.0
 
@@ -85,12 +85,8 @@ def _long_original(reader: TopicReader, letter: Letter) -> bytes | None:
 
 
 def _key_of(value: bytes | None) -> bytes | None:
-    """Return the key of an event: the group, otherwise the parent."""
     try:
-        record = orjson.loads(value or b"")
-        if "subscriptionSet" in record:
-            record = record["subscriptionSet"][0]
-        name: Any = record.get("group") or record.get("parentTopic") or parse_lmq_name(record["lmqName"])[0]
-    except (orjson.JSONDecodeError, AttributeError, TypeError, KeyError, IndexError, Rejected):
+        key = key_of(orjson.loads(value or b""))
+    except orjson.JSONDecodeError:
         return None
-    return name.encode() if isinstance(name, str) else None
+    return None if key is None else key.encode()

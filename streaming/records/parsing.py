@@ -104,6 +104,17 @@ def parse_lmq_name(name: str) -> tuple[str, str]:
     return parent, child
 
 
+def key_of(event: Any) -> str | None:
+    """Return the key that keeps events in order: the group, else the parent."""
+    try:
+        requests = event.get("subscriptionSet")
+        entry = requests[0] if isinstance(requests, list) and requests and isinstance(requests[0], dict) else event
+        name = entry.get("group") or entry.get("parentTopic") or parse_lmq_name(entry["lmqName"])[0]
+    except (AttributeError, KeyError, TypeError, Rejected):
+        return None
+    return name if isinstance(name, str) else None
+
+
 def _names(record: dict[str, Any]) -> tuple[str, str]:
     """Return parent and lite topic; the fields may repeat a part of `lmqName`, but not contradict it."""
     if record.get("lmqName") is None:
