@@ -161,7 +161,8 @@ class FlatPatterns(FlatIndex):
         return (
             dialect in DIALECTS
             and _HEX.fullmatch(salt) is not None
-            and all(isinstance(other, list) and len(other) == 2 and _is_number(other[0], size) for other in others)  # noqa: PLR2004
+            and all(isinstance(other, list) and len(other) == 2 and type(other[0]) is int for other in others)  # noqa: PLR2004
+            and all(0 <= number < size for number, _ in others)
             and bool((keys[1:] > keys[:-1]).all())
             and usable(keys)
             and len(numbers) + len(others) == size
@@ -230,10 +231,6 @@ class FlatPatterns(FlatIndex):
             literals = self._arrays["literals"].take(begins.take(hits) + column)
             real[hits] &= same_text(segments, places, self._literals, literals)
         return real.nonzero()[0]
-
-
-def _is_number(value: Any, size: int) -> bool:
-    return type(value) is int and 0 <= value < size
 
 
 def _probes(segments: Segments, counts: Ints, shapes: Sequence[Shape], salt: Salt, keys: Keys) -> Any:

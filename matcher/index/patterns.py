@@ -174,10 +174,6 @@ class PatternIndex(Generic[V]):
         return found
 
 
-def _ends(level: list[Node[V]]) -> list[Entries[V]]:
-    return [here for node in level if (here := node.here) is not None]
-
-
 def _long(level: list[Node[V]], segments: Sequence[str]) -> list[Entries[V]]:
     """Return the entries of the long patterns below these nodes that match, those without a tail first."""
     found = [
@@ -214,7 +210,8 @@ def _walk(level: list[Node[V]], segments: list[str], first: int, open_end: bool)
     if goes_on or open_end:
         multi += [rest for node in level if (rest := node.rest) is not None]
     multi.reverse()
-    return (_long(level, segments) if goes_on else _ends(level)) + multi if level else multi
+    ends = _long(level, segments) if goes_on else [here for node in level if (here := node.here) is not None]
+    return ends + multi
 
 
 def _walk_prefixes(level: list[Node[V]], segments: list[str], first: int) -> list[Entries[V]]:

@@ -104,13 +104,7 @@ def compile(text: str, *, max_nodes: int | None = MAX_NODES) -> Sql92Selector:  
 
 
 class _Refusal(Exception):
-    """A check refuses a node; `_parse`, which has the whole text, raises it as an error."""
-
-    def __init__(self, position: int, reason: str, hint: str) -> None:
-        super().__init__(position, reason, hint)
-        self.position = position
-        self.reason = reason
-        self.hint = hint
+    """A check refuses a node: position, reason, remedy. `_parse`, which has the whole text, raises it as an error."""
 
 
 def _parse(text: str, max_nodes: int | None) -> Node:
@@ -138,7 +132,7 @@ def _parse(text: str, max_nodes: int | None) -> Node:
         hint = "put AND or OR before it, or leave it out" if "$END" in error.expected else "write a value or a name"
         raise SelectorSyntaxError(text, token.start_pos or 0, reason, hint) from None
     except _Refusal as error:
-        raise SelectorSyntaxError(text, error.position, error.reason, error.hint) from None
+        raise SelectorSyntaxError(text, *error.args) from None
     return root
 
 
