@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from streaming.errors import TopicsUnusable
 from streaming.kafka.clients import create, reason
 from streaming.kafka.permissions import Grant
-from streaming.kafka.reach import WAIT_SECONDS, wait_for_broker
+from streaming.kafka.reach import wait_for_broker
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -58,19 +58,15 @@ class TopicSpec:
 
 
 def create_topics(
-    bootstrap_servers: str,
-    specs: Sequence[TopicSpec],
-    client_options: Options | None = None,
-    *,
-    timeout: float = _SECONDS,
+    bootstrap_servers: str, specs: Sequence[TopicSpec], client_options: Options | None = None
 ) -> list[str]:
     """Create the missing topics, wait until all topics are usable, and return the names of the created ones.
 
     Raises:
         TopicsUnusable: as above, or a topic exists with another cleanup policy.
     """
-    client, existing = _reached(bootstrap_servers, client_options, timeout)
-    deadline = time.monotonic() + timeout
+    client, existing = _reached(bootstrap_servers, client_options)
+    deadline = time.monotonic() + _SECONDS
     # -1 is the broker's own default, which its operator chose.
     missing = [
         NewTopic(spec.name, num_partitions=spec.partitions, replication_factor=-1, config=dict(spec.config))
@@ -78,7 +74,7 @@ def create_topics(
         if spec.name not in existing
     ]
     created = []
-    for name, future in (client.create_topics(missing, operation_timeout=timeout) if missing else {}).items():
+    for name, future in (client.create_topics(missing, operation_timeout=_SECONDS) if missing else {}).items():
         try:
             _result(name, future, "CREATE", "The topic {!r} cannot be created")
         except TopicsUnusable as error:
@@ -98,7 +94,7 @@ def create_topics(
             )
     while not all(_is_usable(client, spec.name) for spec in specs):
         if time.monotonic() > deadline:
-            raise TopicsUnusable(f"The topics have no leader at {bootstrap_servers} after {timeout:.0f} s.")
+            raise TopicsUnusable(f"The topics have no leader at {bootstrap_servers} after {_SECONDS:.0f} s.")
         time.sleep(0.05)
     return created
 
@@ -163,17 +159,15 @@ def _admin(bootstrap_servers: str, client_options: Options | None) -> AdminClien
     return create(AdminClient, {"bootstrap.servers": bootstrap_servers, "log_level": 0, **(client_options or {})})
 
 
-def _reached(
-    bootstrap_servers: str, client_options: Options | None, timeout: float = _SECONDS
-) -> tuple[AdminClient, Collection[str]]:
+def _reached(bootstrap_servers: str, client_options: Options | None) -> tuple[AdminClient, Collection[str]]:
     """Return a client of a cluster that answers, and the names of its topics."""
     client = _admin(bootstrap_servers, client_options)
-    wait_for_broker(bootstrap_servers, min(timeout, WAIT_SECONDS), TopicsUnusable)
+    wait_for_broker(bootstrap_servers, failure=TopicsUnusable)
     try:
-        return client, client.list_topics(timeout=timeout).topics.keys()
+        return client, client.list_topics(timeout=_SECONDS).topics.keys()
     except KafkaException as error:
         raise TopicsUnusable(
-            f"No Kafka broker answers at {bootstrap_servers} within {timeout:.0f} s ({reason(error)}). "
+            f"No Kafka broker answers at {bootstrap_servers} within {_SECONDS:.0f} s ({reason(error)}). "
             "Check the address, and that the broker runs."
         ) from error
 

@@ -93,7 +93,6 @@ class Broker(Server):
     Args:
         folder: data folder, created if needed. It is locked while the broker runs.
         settings: broker settings that override the defaults.
-        heap: maximum size of Java's heap, in the format of `-Xmx`.
         timeout: seconds within which the broker must accept requests.
     """
 
@@ -102,12 +101,10 @@ class Broker(Server):
         folder: Path | str = Path(".reexpand/kafka"),
         *,
         settings: Mapping[str, str] | None = None,
-        heap: str = "512m",
         timeout: float = 300,
     ) -> None:
         super().__init__(folder, "broker.log", timeout)
         self._settings = dict(settings or {})
-        self._heap = heap
         self._node: Node | None = None
 
     @property
@@ -121,7 +118,7 @@ class Broker(Server):
         """Start the process and wait until it answers. Choose other ports if another process has taken these."""
         java = find_java()
         command = [
-            *(str(java.executable), f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true"),
+            *(str(java.executable), "-Xmx512m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true"),
             f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}",
             *("-cp", os.pathsep.join(map(str, jars.kafka()))),
         ]

@@ -56,13 +56,13 @@ def _run(broker: str, work: Callable[[Link], Awaitable[None]], what: str) -> Non
         raise BrokerFailed(f"RocketMQ at {broker} cannot {what}: {error}.") from None
 
 
-async def create_parent(broker: Link, name: str, *, minutes: int, queues: int = 4) -> None:
+async def create_parent(broker: Link, name: str, *, minutes: int) -> None:
     """Create or change a parent; `minutes` without a message end a lite topic."""
     fields = {
         "topic": name,
         "defaultTopic": "TBW102",
-        "readQueueNums": queues,
-        "writeQueueNums": queues,
+        "readQueueNums": 4,
+        "writeQueueNums": 4,
         "perm": _READ_WRITE,
         "topicFilterType": "SINGLE_TAG",
         "topicSysFlag": 0,

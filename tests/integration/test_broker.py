@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.cli import main
 from streaming.errors import BrokerFailed, FolderInUse, TopicsUnusable
+from streaming.kafka import reach
 from streaming.kafka.specs import INPUT
 from streaming.kafka.topics import TopicSpec, configurations, configure, create_topics
 from streaming.local import broker as broker_module
@@ -166,10 +167,11 @@ def test_a_topic_name_that_kafka_refuses_is_reported(broker: SharedBroker) -> No
         create_topics(broker.bootstrap_servers, [TopicSpec("no spaces")])
 
 
-def test_an_address_without_a_broker_is_reported() -> None:
+def test_an_address_without_a_broker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody answers, the error says where and for how long."""
+    monkeypatch.setattr(reach, "WAIT_SECONDS", 1.0)
     with pytest.raises(TopicsUnusable, match=r"no Kafka broker answers at 127\.0\.0\.1:1 within 1 s"):
-        create_topics("127.0.0.1:1", [TopicSpec("any")], timeout=1)
+        create_topics("127.0.0.1:1", [TopicSpec("any")])
 
 
 @pytest.mark.parametrize("end", [Broker.stop, Broker.kill], ids=["stopped", "killed"])
