@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+_START_SECONDS = 300.0
+"""Time in seconds within which the master, and then each worker, must start."""
+
 _STOP_SECONDS = 10.0
 """Timeout of a graceful stop, after which a process is killed."""
 
@@ -37,9 +40,7 @@ class SparkCluster:
     Args:
         folder: dedicated folder, created if needed, for the log of each process and, in `worker-N`, of each executor.
         workers: number of workers, numbered from 1.
-        cores: cores of each worker, which is the number of tasks that it runs at a time.
         memory: memory of each worker, at least 1g, the default of an executor.
-        timeout: seconds within which the master, and then each worker, must start.
         options: Spark options of master and workers, stored in the folder `configuration`.
 
     Attributes:
@@ -51,16 +52,12 @@ class SparkCluster:
         folder: Path,
         *,
         workers: int = 2,
-        cores: int = 1,
         memory: str = "1g",
-        timeout: float = 300,
         options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.folder = folder.absolute()
         self._numbers = range(1, workers + 1)
-        self._cores = cores
         self._memory = memory
-        self._timeout = timeout
         self._options = options
         self.url = ""
         self._processes: dict[str, Child] = {}
@@ -123,15 +120,15 @@ class SparkCluster:
 
     def _launch_worker(self, number: int) -> None:
         name = f"worker-{number}"
-        size = ("--cores", str(self._cores), "--memory", self._memory)
+        size = ("--cores", "1", "--memory", self._memory)
         self._launch(name, "worker.Worker", *size, "--work-dir", str(self.folder / name), self.url)
 
     def _wait_for(self, name: str, pattern: str) -> str:
         """Wait until the log of a process matches the pattern, and return its first group."""
         process, log_file = self._processes[name], self.folder / f"{name}.log"
-        if match := process.wait_for(lambda: re.search(pattern, tail(log_file)), self._timeout):
+        if match := process.wait_for(lambda: re.search(pattern, tail(log_file)), _START_SECONDS):
             return match[1]
-        how = f"has not started after {self._timeout:.0f} s" if process.running else "ended while starting"
+        how = f"has not started after {_START_SECONDS:.0f} s" if process.running else "ended while starting"
         raise ClusterFailed(f"The Spark {name} {how}. {end_of(log_file)}")
 
     def _launch(self, name: str, class_name: str, *arguments: str) -> None:

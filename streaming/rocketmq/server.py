@@ -49,6 +49,8 @@ _BROKER_SETTINGS = {
 }
 """Default settings of the broker. Paths are relative, so the folder can be moved."""
 
+_START_SECONDS = 300
+
 _INVISIBLE_MS = 20_000
 """Time in milliseconds after which a message of a killed client is redelivered to another client.
 
@@ -88,7 +90,6 @@ class RocketMQ(Server):
     Args:
         folder: data folder, created if needed. It is locked while the server runs.
         plugins: additional jars, such as a hook.
-        timeout: seconds until it must be ready.
     """
 
     def __init__(
@@ -98,9 +99,8 @@ class RocketMQ(Server):
         settings: Mapping[str, str] | None = None,
         plugins: Sequence[Path] = (),
         java_options: Sequence[str] = (),
-        timeout: float = 300,
     ) -> None:
-        super().__init__(folder, "rocketmq.log", timeout)
+        super().__init__(folder, "rocketmq.log", _START_SECONDS)
         self._plugins, self._java_options = plugins, java_options
         self._settings = dict(settings or {})
         self._ports: Ports | None = None
