@@ -85,12 +85,8 @@ def dump(header: Mapping[str, Any], arrays: Arrays) -> bytes:
 def load(data: bytes, kind: str, types: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Decode a result of `dump`; the arrays are read-only views of the data.
 
-    The checksum detects damage, not forgery: the caller must check that header and arrays are consistent.
-
-    Args:
-        data: the bytes.
-        kind: kind of index that the header must name.
-        types: names of the expected arrays, in order, with the types of their numbers.
+    The checksum detects damage, not forgery: the caller must check that header and arrays are consistent. `types` has
+    the names of the expected arrays, in order, with the types of their numbers.
 
     Raises:
         CorruptIndex: the data is not a result of `dump`, or it holds another kind of index.

@@ -78,11 +78,7 @@ def to_json(pattern: Pattern) -> list[Any]:
 
 
 def from_json(value: Any) -> Pattern:
-    """Return the pattern from a result of `to_json`.
-
-    Raises:
-        CorruptIndex: the value is not a result of `to_json`.
-    """
+    """Return the pattern from a result of `to_json`; else raise `CorruptIndex`."""
     match value:
         case [str(text), [*parts], str(tail), str() | None as literal, str() | None as policy]:
             segments = tuple(ONE if part is None else MANY if part == 0 else part for part in parts)
@@ -93,11 +89,7 @@ def from_json(value: Any) -> Pattern:
 
 
 def shape_from_json(value: Any) -> Shape:
-    """Return the shape from its form in JSON, a list.
-
-    Raises:
-        CorruptIndex: the value is not a shape.
-    """
+    """Return the shape from its form in JSON, a list; else raise `CorruptIndex`."""
     match value:
         case ["END" | "SOME" | "ANY" as tail, int(size), [*wildcards]] if 0 <= size <= MAX_POSITIONS:
             if [place for place in range(size) if place in wildcards] == wildcards:

@@ -1,4 +1,7 @@
-"""Values of SQL92 selectors, with Java's rules for conversion and comparison."""
+"""Values of SQL92 selectors, with Java's rules for conversion and comparison.
+
+Functions raise `ValueError` for texts that do not spell a value of the wanted type.
+"""
 
 import math
 import re
@@ -29,11 +32,7 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 def integer(literal: str) -> int:
-    """Read an integer literal as the narrowest sufficient type.
-
-    Raises:
-        ValueError: the literal needs more than 64 bits.
-    """
+    """Read an integer literal of at most 64 bits as the narrowest type."""
     value = int(literal.rstrip("lL"))
     if value < 1 << _INT_BITS - 1:
         return value
@@ -43,11 +42,7 @@ def integer(literal: str) -> int:
 
 
 def double(literal: str) -> float:
-    """Read a floating-point literal.
-
-    Raises:
-        ValueError: the literal is zero or too large; RocketMQ refuses both.
-    """
+    """Read a floating-point literal; RocketMQ refuses zero and too large ones."""
     value = float(literal)
     if value == 0 or math.isinf(value):
         raise ValueError(literal)
@@ -64,10 +59,8 @@ def negate(value: Value) -> Value:
 def compare(left: Value, right: Value) -> int:
     """Compare two values other than null; the answer is negative, zero or positive.
 
-    A string is read as the type of the other side. A truth value and a number do not compare; the answer is "less".
-
-    Raises:
-        ValueError: the string does not spell a value of the other side's type, or is right of a truth value.
+    A string is read as the type of the other side; right of a truth value it is an error. A truth value and a number do
+    not compare; the answer is "less".
     """
     if isinstance(left, str) and not isinstance(right, str):
         left = _read(left, right)
@@ -86,20 +79,12 @@ def compare(left: Value, right: Value) -> int:
 
 
 def compare_as_numbers(left: str, right: str) -> int:
-    """Compare two strings as numbers.
-
-    Raises:
-        ValueError: one of them does not spell a number.
-    """
+    """Compare two strings as numbers."""
     return compare(parse_double(left), parse_double(right))
 
 
 def parse_integer(text: str, bits: int) -> int:
-    """Read an integer like Java's `Integer.valueOf` or `Long.valueOf`: a sign, digits of any script, no blanks.
-
-    Raises:
-        ValueError: Java does not accept the text.
-    """
+    """Read an integer like Java's `Integer.valueOf` or `Long.valueOf`: a sign, digits of any script, no blanks."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if len(digits) > _MAX_DIGITS or not digits.isdecimal() or (not digits.isascii() and max(digits) > "\uffff"):
         raise ValueError(text)
@@ -110,11 +95,7 @@ def parse_integer(text: str, bits: int) -> int:
 
 
 def parse_double(text: str) -> float:
-    """Read a number like Java's `Double.valueOf`: surrounding blanks, hexadecimal and a type suffix are allowed.
-
-    Raises:
-        ValueError: Java does not accept the text.
-    """
+    """Read a number like Java's `Double.valueOf`: surrounding blanks, hexadecimal and a type suffix are allowed."""
     return _parse_double(text) if len(text) <= _SHORT else _LONG_DOUBLES[text]
 
 
