@@ -69,12 +69,3 @@ class TagSelector:
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
         """Return True if one of the tags is wanted."""
         return self.tags is None or any(map(self.matches, tags))
-
-
-def compile(text: str) -> TagSelector:  # noqa: A001 - the word for it, as in `re.compile`
-    """Compile a selector once, to use it often.
-
-    Raises:
-        SelectorSyntaxError: the text names no tag.
-    """
-    return TagSelector(text)
