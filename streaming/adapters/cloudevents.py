@@ -1,6 +1,7 @@
 """CloudEvents 1.0 as inputs and outputs of the job, by the official SDK.
 
-Records are converted one by one. A bridge between Kafka topics converts each record exactly once, in transactions.
+Records are converted one by one. A bridge between Kafka topics converts each record exactly once, in transactions. It
+raises `BridgeFailed` if Kafka cannot be read or written.
 """
 
 from __future__ import annotations
@@ -13,14 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
-from cloudevents.core.bindings.kafka import (
-    CE_PREFIX,
-    KafkaMessage,
-    from_binary,
-    from_structured,
-    to_binary,
-    to_structured,
-)
+from cloudevents.core.bindings import kafka
 from cloudevents.core.exceptions import BaseCloudEventException
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
@@ -75,8 +69,8 @@ def to_input(headers: Mapping[str, bytes], value: bytes | None) -> Converted:
     if depth(value or b"") > MAX_DEPTH:
         raise NotConverted(f"its JSON nests deeper than {MAX_DEPTH} levels")
     try:
-        message = KafkaMessage(dict(headers), None, value or b"")
-        event = from_binary(message, JSONFormat()) if is_binary else from_structured(message, JSONFormat())
+        message = kafka.KafkaMessage(dict(headers), None, value or b"")
+        event = (kafka.from_binary if is_binary else kafka.from_structured)(message, JSONFormat())
     except (BaseCloudEventException, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotConverted(f"invalid CloudEvent: {error}") from None
     kind = event.get_type()
@@ -108,10 +102,10 @@ def _is_structured(headers: Mapping[str, bytes]) -> bool:
         if content_type not in _STRUCTURED_JSON:
             raise NotConverted(f"its content type is {content_type!r}; expected {_STRUCTURED}+json")
         return True
-    return not any(name.startswith(CE_PREFIX) for name in names)
+    return not any(name.startswith(kafka.CE_PREFIX) for name in names)
 
 
-def to_event(key: bytes, value: bytes, *, is_update: bool, structured: bool = False) -> KafkaMessage:
+def to_event(key: bytes, value: bytes, *, is_update: bool, structured: bool = False) -> kafka.KafkaMessage:
     """Convert an update or a dead letter to a CloudEvent.
 
     An update has its `eventId` as id and its topic as subject, a dead letter its key and its reason. A structured event
@@ -130,7 +124,7 @@ def to_event(key: bytes, value: bytes, *, is_update: bool, structured: bool = Fa
         "dataschema": f"urn:reexpand:{kind}",
         "partitionkey": key.decode(),
     }
-    convert = to_structured if structured else to_binary
+    convert = kafka.to_structured if structured else kafka.to_binary
     return convert(CloudEvent(attributes, record if structured else value), JSONFormat(), key_mapper=lambda _: key)
 
 
@@ -162,9 +156,6 @@ def accept(settings: Settings, options: BridgeOptions) -> int:
     """Write the inputs in CloudEvents to the topics of the job until stopped, and return their number.
 
     Records that cannot be converted are skipped and logged.
-
-    Raises:
-        BridgeFailed: Kafka cannot be read or written.
     """
 
     def convert(message: Message) -> Produced:
@@ -181,9 +172,6 @@ def emit(settings: Settings, options: BridgeOptions) -> int:
     """Write updates and dead letters as CloudEvents until stopped, and return their number.
 
     A record without a value, which deletes its key, stays unchanged.
-
-    Raises:
-        BridgeFailed: Kafka cannot be read or written.
     """
 
     def convert(message: Message) -> Produced:

@@ -24,21 +24,8 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from matcher.errors import SelectorError, SelectorSyntaxError
-from matcher.selectors.sql92.nodes import (
-    Affix,
-    Between,
-    Cast,
-    Constant,
-    Equal,
-    In,
-    Junction,
-    Negate,
-    Node,
-    Not,
-    Order,
-    Property,
-    walk,
-)
+from matcher.selectors.sql92 import nodes
+from matcher.selectors.sql92.nodes import Constant, Equal, Node, Not, Property, walk
 from matcher.selectors.sql92.values import compare, double, integer
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "SelectorError", "SelectorSyntaxError", "Sql92Selector", "compile"]
@@ -190,19 +177,19 @@ class _Builder(Transformer[Token, Node]):
             _check_bounds(low, high)
         operators = (">=", "<=") if negated is None else ("<", ">")
         depth = _depth(*map(_order, operators, (value, value), (low, high)))
-        return Between(value.position, depth, value, operators, low, high, negated is not None)
+        return nodes.Between(value.position, depth, value, operators, low, high, negated is not None)
 
     def is_in(self, left: Node, negated: Token | None, sign: Token, *strings: Token) -> Node:
         if not isinstance(left, Property):
             _refuse(left, "only a property can be IN a list", "write its name left of IN")
-        return In(_start(sign), 2, left, frozenset(map(_unquoted, strings)), negated is not None)
+        return nodes.In(_start(sign), 2, left, frozenset(map(_unquoted, strings)), negated is not None)
 
     def affix(self, left: Node, negated: Token | None, sign: Token, needle: Token) -> Node:
-        return Affix(_start(sign), _depth(left), str(sign), left, _unquoted(needle), negated is not None)
+        return nodes.Affix(_start(sign), _depth(left), str(sign), left, _unquoted(needle), negated is not None)
 
     def negate(self, sign: Token, operand: Node) -> Node:
         for _ in range(2 - len(sign) % 2):  # two signs have the same effect as any even number
-            operand = Negate(_start(sign), _depth(operand), operand)
+            operand = nodes.Negate(_start(sign), _depth(operand), operand)
         return operand
 
     def negation(self, _: Token, operand: Node) -> Node:
@@ -253,7 +240,7 @@ def _depth(*nodes: Node) -> int:
 def _condition(node: Node) -> Node:
     """Return a node as a condition; refuse any other."""
     if isinstance(node, Property):
-        return Cast(node.position, 2, node)
+        return nodes.Cast(node.position, 2, node)
     if not node.is_condition or (isinstance(node, Constant) and not isinstance(node.value, bool | None)):
         _refuse(node, "a condition is needed here, not a value", "compare it with something")
     return node
@@ -268,11 +255,11 @@ def _not(node: Node) -> Node:
 
 def _junction(parts: tuple[Node | Token, ...], *, deciding: bool) -> Node:
     """Join conditions; return a single part unchanged, even a value."""
-    nodes = [part for part in parts if isinstance(part, Node)]
-    if len(nodes) == 1:
-        return nodes[0]
-    conditions = tuple(map(_condition, nodes))
-    return Junction(nodes[0].position, _depth(*conditions), conditions, deciding)
+    operands = [part for part in parts if isinstance(part, Node)]
+    if len(operands) == 1:
+        return operands[0]
+    conditions = tuple(map(_condition, operands))
+    return nodes.Junction(operands[0].position, _depth(*conditions), conditions, deciding)
 
 
 def _order(operator: str, left: Node, right: Node) -> Node:
@@ -282,7 +269,7 @@ def _order(operator: str, left: Node, right: Node) -> Node:
                 _refuse(side, "only numbers are less or greater", "write a number, or compare with = or <>")
         elif side.is_condition:
             _refuse(side, "a condition is neither less nor greater", "compare two values")
-    return Order(left.position, _depth(left, right), operator, left, right)
+    return nodes.Order(left.position, _depth(left, right), operator, left, right)
 
 
 def _check_bounds(low: Constant, high: Constant) -> None:

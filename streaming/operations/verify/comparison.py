@@ -14,26 +14,11 @@ from streaming.client.rows import read_key
 from streaming.errors import Malformed, NotVerified, StateCorrupted, StateError, TopicMissing
 from streaming.kafka.reader import Partition, Span, TopicReader, partition_of_record
 from streaming.operations.checkpoint import JobCheckpoint, MicroBatches, Progress
+from streaming.operations.verify import replay, values
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, UpdateRecord
 from streaming.operations.verify.ledger import BOTH_STATES, Ledger, LedgerRow, Says, UpdateMark
-from streaming.operations.verify.replay import (
-    Replay,
-    Rules,
-    StoredInput,
-    in_order,
-    read_state,
-    refused_requests,
-    windows,
-)
-from streaming.operations.verify.values import (
-    CONTRADICTORY,
-    ClientName,
-    RequestLog,
-    announced,
-    name_of,
-    stated,
-    unexplained,
-)
+from streaming.operations.verify.replay import Replay, Rules, StoredInput, read_state
+from streaming.operations.verify.values import CONTRADICTORY, name_of
 from streaming.printable import counted
 from streaming.records.model import Stream
 from streaming.records.op import Op
@@ -171,11 +156,13 @@ def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool, doubte
             notes.append(f"{counted(foreign, 'record')} of the updates topic cannot be parsed as updates: ignored")
         refused = None
         if inputs and missing is None:
-            clients = {ClientName(*name_of(row.key)[:3]) for row in ledger.doubts() if not is_decided(row)}
-            with RequestLog(Path(temporary) / "requests.sqlite", clients) as log:
+            clients = {values.ClientName(*name_of(row.key)[:3]) for row in ledger.doubts() if not is_decided(row)}
+            with values.RequestLog(Path(temporary) / "requests.sqlite", clients) as log:
                 refused = _read_inputs(job, moment, ledger, Replay(job.rules, Path(temporary), log.note), progress)
                 rows = (row for row in ledger.doubts() if not is_decided(row))
-                wrong += unexplained(job.rules, log, (row for row in rows if name_of(row.key)[:2] not in refused))
+                wrong += values.unexplained(
+                    job.rules, log, (row for row in rows if name_of(row.key)[:2] not in refused)
+                )
         found = _differences(job, ledger, damaged, wrong, refused)
         counts = ledger.counts()
         findings = Findings(
@@ -207,9 +194,9 @@ def _read_state(job: JobView, ledger: Ledger, progress: Progress) -> tuple[Momen
                     damaged.append(pair)
                 else:
                     is_still = pair.after is pair.state
-                    ledger.mark(stated(job.rules, pair.key, pair.state), BOTH_STATES if is_still else Says.STATE)
+                    ledger.mark(values.stated(job.rules, pair.key, pair.state), BOTH_STATES if is_still else Says.STATE)
                     if not is_still:
-                        ledger.mark(stated(job.rules, pair.key, pair.after), Says.NEXT)
+                        ledger.mark(values.stated(job.rules, pair.key, pair.after), Says.NEXT)
                 progress("shards of the state", number, None)
         except StateCorrupted as error:
             damaged = [DamagedState("", -1, str(error))]
@@ -233,7 +220,7 @@ def _read_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progre
                 continue
             if not job.rules.concern(parent):
                 continue
-            value = announced(name_of(key), text or b"") if op is Op.ADD else CONTRADICTORY
+            value = values.announced(name_of(key), text or b"") if op is Op.ADD else CONTRADICTORY
             offset, known = message.offset() or 0, moment.updates.get(where)
             is_late = known is None or offset >= known.end
             says = (Says.UPDATES if op is Op.ADD else 0) | (Says.LATE if is_late else 0)
@@ -274,7 +261,7 @@ def _missing_input(job: JobView) -> str | None:
 
 
 def _read_inputs(
-    job: JobView, moment: Moment, ledger: Ledger, replay: Replay, progress: Progress
+    job: JobView, moment: Moment, ledger: Ledger, replayed: Replay, progress: Progress
 ) -> set[tuple[str, str]]:
     """Fill the ledger from the inputs up to the last committed micro-batch.
 
@@ -284,21 +271,21 @@ def _read_inputs(
     spans = job.reader.spans(job.rules.topics)
     wanted = {partition: Span(span.start, ends.get(partition, 0)) for partition, span in spans.items()}
     total, done = sum(max(0, span.end - span.start) for span in wanted.values()), 0
-    for window in windows(job.reader.offsets_at, wanted):
+    for window in replay.windows(job.reader.offsets_at, wanted):
         partitions: dict[Partition, list[StoredInput]] = {partition: [] for partition in window}
         for block in job.reader.read(window):
             for message in block:
                 partitions[partition_of_record(message)].append(job.stored(message))
-        for batch in in_order(partitions.values()):
-            replay.feed(batch)
+        for batch in replay.in_order(partitions.values()):
+            replayed.feed(batch)
             done += len(batch)
             progress("inputs", done, total)
-    for key, state in replay.states():
+    for key, state in replayed.states():
         ledger.mark(((row, None) for row, _, _ in job.rules.held(key, state)), Says.INPUTS)
-    refused = set(replay.refused)
+    refused = set(replayed.refused)
     with suppress(TopicMissing):
         for block in job.reader.read(job.reader.spans([job.dead_letters])):
-            refused.update(refused_requests(message.value() for message in block))
+            refused.update(replay.refused_requests(message.value() for message in block))
     return refused
 
 
