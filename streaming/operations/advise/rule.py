@@ -1,17 +1,14 @@
 """Rule behind the advice: number of shards of each parent, route depth, and number of partitions.
 
-One core at a time works on a shard. A worker process that opens a shard for the first time decodes it and counts the
-topics held by clients: 0.6 s for 100,000 topics with 10,000 patterns, 5 s for ten times as many topics. On the other
-hand, each shard in a micro-batch costs one more call into Python, and a request reaches every shard of its parent. So:
+docs/configuration.md has the reasons, with figures.
 
 - A parent gets the smallest power of two of shards, up to `MOST_SHARDS`, with at most `TOPICS_PER_SHARD` topics in the
   fullest shard. If most topics share one routing prefix, no number may be enough. The parent then gets the smallest
   number that comes near the best.
 - The route depth, one for the whole job, minimizes the bytes of the largest shard of each such parent, at the number of
-  shards of an even spread. A deeper one spreads topics more evenly, a shallower one keeps more patterns in one shard.
-  Among depths near the best, the fewest copies of patterns win, then the default, then the lowest.
-- State and Kafka have one partition per core. Each partition is a task in every micro-batch, so fewer leave cores idle,
-  and more cost time even without work.
+  shards of an even spread. Among depths near the best, the fewest copies of patterns win, then the default, then the
+  lowest.
+- State and Kafka have one partition per core: each is a task in every micro-batch, even without work.
 """
 
 from collections.abc import Iterable, Mapping
