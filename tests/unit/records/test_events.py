@@ -36,6 +36,7 @@ from streaming.records.model import (
 )
 from streaming.records.parsing import (
     PARSERS,
+    key_of,
     parse_clock,
     parse_group_event,
     parse_lmq_name,
@@ -548,6 +549,22 @@ def test_a_bad_lmq_name(name: str) -> None:
     with pytest.raises(Rejected, match=r"it must be %LMQ%\$<parent>\$<lite topic>") as rejected:
         parse_lmq_name(name)
     assert rejected.value.reason == Reason.BAD_LMQ_NAME
+
+
+@pytest.mark.parametrize(
+    ("event", "key"),
+    [
+        ({"group": "g", "topic": "p"}, "g"),
+        ({"subscriptionSet": [{"group": "g"}, {"group": "h"}]}, "g"),
+        ({"subscriptionSet": [], "group": "g"}, "g"),
+        ({"parentTopic": "p", "liteTopic": "t"}, "p"),
+        ({"lmqName": "%LMQ%$p$t"}, "p"),
+        *(({name: wrong}, None) for name in ("group", "lmqName", "subscriptionSet") for wrong in (1, "", [3])),
+        ([], None),
+    ],
+)
+def test_the_key_of_an_event_is_its_group_or_its_parent(event: Any, key: str | None) -> None:
+    assert key_of(event) == key
 
 
 def _assert_rejected(parse: Parser, payload: Payload | None, reason: Reason, said: list[str]) -> None:
