@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from streaming.local.process import run
+from streaming.local.process import Child, run
 from tests.support.processes import alive, eventually, gone
 
 if TYPE_CHECKING:
@@ -69,3 +69,14 @@ def test_a_program_whose_owner_is_killed_ends_before_its_lock_is_free(tmp_path: 
         owner.send_signal(signal.SIGKILL)
     assert eventually(lambda: not is_locked(path), interval=0.005)
     assert not alive(pid)
+
+
+def test_a_wait_for_a_child_ends_with_a_result_with_the_child_or_with_the_time(tmp_path: Path) -> None:
+    child = Child(["sleep", "60"], tmp_path / "log")
+    try:
+        answers = iter([None, "", "up"])
+        assert child.wait_for(lambda: next(answers), 60) == "up"
+        assert child.wait_for(lambda: None, 0.1) is None
+    finally:
+        child.kill()
+    assert child.wait_for(lambda: True, 60) is None
