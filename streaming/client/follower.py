@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from streaming.client.relation import Change, Relation
 from streaming.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
-from streaming.kafka.clients import NO_ACCESS, PARTITION_END, concerns_group, reason
+from streaming.kafka.clients import BY_HAND, NO_ACCESS, PARTITION_END, concerns_group, reason
 from streaming.kafka.permissions import readable
 
 if TYPE_CHECKING:
@@ -32,12 +32,6 @@ _DEFAULTS = {
     "group.id": "reexpand-client",  # required, but unused: partitions are assigned by hand
     "log_level": 0,  # its log lines are also reported as errors, and each is logged here once
     "reconnect.backoff.max.ms": 1_000,  # instead of 10 s, to reconnect soon
-}
-_FIXED = {
-    "enable.auto.commit": False,
-    "isolation.level": "read_committed",
-    "auto.offset.reset": "error",  # records removed before they are read would leave a wrong relation
-    "enable.partition.eof": True,
 }
 _ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 _GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
@@ -98,7 +92,7 @@ class SubscriptionClient:
         self._caught_up = threading.Event()
         self._settled = threading.Event()
         self._stop = threading.Event()
-        given = {**_DEFAULTS, **(options or {}), **_FIXED, "error_cb": self._errors.append}
+        given = {**_DEFAULTS, **(options or {}), **BY_HAND, "error_cb": self._errors.append}
         try:
             self._consumer = Consumer({**given, "bootstrap.servers": bootstrap_servers})
         except KafkaException as error:

@@ -14,6 +14,14 @@ T = TypeVar("T")
 PARTITION_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
 """Code of the error with which a consumer reports the end of a partition."""
 
+BY_HAND: Final = {
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",  # records removed before they are read would leave a wrong relation
+    "enable.partition.eof": True,
+}
+"""Options of a consumer whose partitions are assigned by hand."""
+
 NO_ACCESS: Final = frozenset(
     {
         *(KafkaError._AUTHENTICATION, KafkaError._SSL),  # noqa: SLF001

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.errors import TopicMissing, TopicUnreadable
-from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
+from streaming.kafka.clients import BY_HAND, PARTITION_END, concerns_group, create, reason
 from streaming.kafka.permissions import readable
 from streaming.kafka.reach import wait_for_broker
 
@@ -74,10 +74,7 @@ class TopicReader:
             **options,
             "bootstrap.servers": bootstrap_servers,
             "group.id": "reexpand-reader",  # required, but unused: partitions are assigned by hand
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
+            **BY_HAND,
             "error_cb": self._remember,
         }
         self._consumer = create(Consumer, {**given, **(further or {})})
