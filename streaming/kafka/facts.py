@@ -112,9 +112,10 @@ def events(settings: Settings) -> list[str]:
 def check_identity(
     settings: Settings, noted: Mapping[str, NotedTopic], found: Mapping[str, str], absent: Collection[str] = ()
 ) -> None:
-    """Compare a checkpoint's topics with Kafka's, given by id, or as absent.
+    """Compare the topics noted in a checkpoint with Kafka's topics.
 
-    A checkpoint of an older release has noted no topics. None are given either if any topics are accepted.
+    `found` has the ids of existing topics by name. A checkpoint of an older release has noted no topics, and none count
+    if any topics are accepted.
 
     Raises:
         TopicReplaced: a topic is missing or was replaced; the message names it.
