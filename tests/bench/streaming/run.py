@@ -43,8 +43,11 @@ UNCOUNTED = 20
 """Events at the beginning of a turn at the steady rate."""
 
 REVIVING_BURSTS, REVIVING_EVENTS = 8, 640
-"""Before latency is measured. Spark ends Python workers that were idle for a minute, as are those of who is stopped so
-long; the new ones must have seen all parents, as those of a job that runs have."""
+"""Small bursts before a turn is measured, and their events.
+
+Spark ends Python workers that were idle for a minute, and a stopped job is idle. New workers must have seen all parents,
+as the workers of a running job have.
+"""
 
 NAIVE = System("job-sparks-defaults", [*PATCHED, "naive"])
 ECHO = System("no-op-echo", [*NO_OP.command, "echo"], records=1)
@@ -126,6 +129,7 @@ def measure(turns: Turns, options: argparse.Namespace) -> Iterator[dict[str, dic
         return {"alone ms": 1000 * statistics.median(driver.latencies(options.alone, ALONE_RATE))}
 
     def burst(driver: Driver) -> dict[str, float]:
+        revive(driver)
         before = cpu_seconds(driver.pid)
         seconds = driver.burst(options.events)
         cpu = 100_000 / options.events * (cpu_seconds(driver.pid) - before)
@@ -136,7 +140,6 @@ def measure(turns: Turns, options: argparse.Namespace) -> Iterator[dict[str, dic
     quiet = [_together(turns, steady, alone) for _ in range(options.turns)]
     for _ in range(options.warm_bursts):
         turns.each(burst)
-    # One after the other: nobody is stopped for a minute.
     for figures in quiet:
         found = turns.each(burst)
         yield {name: {**figures[name], **found[name]} for name in found}
