@@ -54,7 +54,6 @@ class Verdict:
 
     @property
     def right(self) -> bool:
-        """True if the relation is right, and committed records have no duplicates."""
         return not (self.missing or self.surplus or self.committed)
 
 
@@ -67,11 +66,9 @@ class Updates:
         self._ids: Counter[str] = Counter()
 
     def close(self) -> None:
-        """Let the client go."""
         self._tail.close()
 
     def catch_up(self) -> None:
-        """Read on to the present end."""
         for message in self._tail.read():
             value = message.value()
             self._last[message.key() or b""] = value
@@ -79,7 +76,6 @@ class Updates:
                 self._ids[json.loads(value)["eventId"]] += 1
 
     def has(self, row: Effective) -> bool:
-        """Return True if the relation has a row."""
         value = self._last.get(json.dumps(list(row[:4]), separators=(",", ":")).encode())
         return value is not None and json.loads(value)["op"] == "ADD"
 
@@ -113,7 +109,6 @@ class Judge:
         self._repeated = (0, 0)
 
     def close(self) -> None:
-        """Let the clients go."""
         self._inputs.close()
         self.committed.close()
         self._uncommitted.close()

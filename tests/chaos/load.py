@@ -117,7 +117,6 @@ class Load:
         self.feed.flush()
 
     def go(self) -> None:
-        """Send on."""
         self._resting.clear()
         self._wanted.set()
 
@@ -128,7 +127,6 @@ class Load:
         self.feed.flush()
 
     def close(self) -> None:
-        """End the thread."""
         self._ended.set()
         self._wanted.clear()
         self._thread.join(60)

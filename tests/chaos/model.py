@@ -31,7 +31,6 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """True if there was any work."""
         return self.planned or bool(self.unread) or self.transaction
 
     def __str__(self) -> str:
@@ -97,7 +96,6 @@ class Row:
 
     @property
     def right(self) -> bool:
-        """True if all was as it should be."""
         return not self.failure
 
 

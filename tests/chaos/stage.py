@@ -56,7 +56,6 @@ class Stage:
         self.judge = Judge(self.streams)
 
     def close(self) -> None:
-        """Leave nothing behind."""
         self.load.close()
         self.judge.close()
         if self.job is not None:
@@ -66,13 +65,11 @@ class Stage:
 
     @property
     def running(self) -> Job:
-        """The job."""
         assert self.job is not None
         return self.job
 
     @property
     def is_up(self) -> bool:
-        """True while the process of the job lives."""
         return self.job is not None and self.job.process.poll() is None
 
     def launch(self, *options: str) -> Job:
@@ -97,13 +94,11 @@ class Stage:
         self.job = job
 
     def start(self, *options: str) -> None:
-        """Start the job, and wait until it is ready."""
         job = self.launch(*options)
         self.replace_job(job)
         job.wait_ready()
 
     def stop(self) -> None:
-        """Stop the job in order."""
         assert self.running.stop() == 0, self.running.said()
 
     def quiet(self) -> None:
@@ -253,7 +248,6 @@ class Stage:
         return time.monotonic() - begun
 
     def is_right(self, seconds: float = SETTLE_SECONDS) -> Verdict:
-        """Compare at a quiet point."""
         self.quiet()
         return self.judge.compare(seconds)
 

@@ -38,12 +38,10 @@ class Theatre:
         self._stage: Stage | None = None
 
     def close(self) -> None:
-        """Leave nothing behind."""
         self.leave()
         self._broker.kill()
 
     def leave(self) -> None:
-        """Give the stage up."""
         if self._stage is not None:
             self._stage.close()
         self._stage = None

@@ -160,13 +160,11 @@ class Search:
             self._try(value)
 
     def worst(self) -> Iterator[tuple[str, Cost, Json]]:
-        """Yield the most expensive input of each kind of cost."""
         for kind in Cost._fields:
             cost, value = max(self.archive, key=lambda each, kind=kind: getattr(each[0], kind))  # type: ignore[misc]
             yield kind, cost, value
 
     def exceeded(self) -> list[str]:
-        """Return what exceeds the budget of the target."""
         return [
             f"{self.target.name}: {getattr(cost, kind):,.1f} {kind} for a byte, {getattr(self.target.budget, kind):,} "
             f"at most: {json.dumps(value)[:2_000]}"

@@ -18,7 +18,6 @@ class Draw:
         self._at = 0
 
     def number(self, limit: int) -> int:
-        """Return a number below the limit."""
         value = 0
         for _ in range((max(1, limit - 1).bit_length() + 7) // 8):
             value = value << 8 | self._byte()
@@ -29,7 +28,6 @@ class Draw:
         return self.number(2) == 1
 
     def pick(self, options: Sequence[T]) -> T:
-        """Return one of the options."""
         return options[self.number(len(options))]
 
     def text(self, tokens: Sequence[str]) -> str:
@@ -46,7 +44,6 @@ class Draw:
         return "".join(parts)
 
     def rest(self) -> bytes:
-        """Return the bytes that are left."""
         rest, self._at = self._data[self._at :], len(self._data)
         return rest
 

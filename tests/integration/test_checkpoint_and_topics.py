@@ -54,11 +54,9 @@ class Jobs:
 
     @property
     def settings(self) -> Settings:
-        """Settings of the job."""
         return self.streams.settings.model_copy(update={"shuffle_partitions": 1, **self.changed})
 
     def works(self, *, accept_topics: bool = False) -> None:
-        """Reads all that is there."""
         with begun(self.spark, self.settings, accept_topics=accept_topics) as query:
             query.processAllAvailable()
 

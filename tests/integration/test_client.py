@@ -53,13 +53,11 @@ class Updates:
         self._producer = Producer({"bootstrap.servers": address, "log_level": 0})
 
     def write(self, *records: Record, **options: Any) -> None:
-        """Appends records."""
         for record_key, record_value in records:
             self._producer.produce(self.name, key=record_key, value=record_value, **options)
         assert self._producer.flush(60) == 0
 
     def client(self, **options: Any) -> SubscriptionClient:
-        """A client of it."""
         return SubscriptionClient(self.address, self.name, **options)
 
 
@@ -80,13 +78,11 @@ class Dispatching:
         create_topics(streams.bootstrap_servers, [TopicSpec(parent, 2), TopicSpec(f"{parent}-delivered", 2)])
 
     def send(self, lite_topic: str, *values: bytes) -> None:
-        """Sends messages of a lite topic."""
         for each in values:
             self._producer.produce(self._parent, each, lite_topic, headers=[("trace", b"1")])
         assert self._producer.flush(60) == 0
 
     def delivered(self) -> list[Delivery]:
-        """All that was delivered so far."""
         return [
             Delivery((message.key() or b"").decode(), message.value() or b"", dict(message.headers() or []))  # type: ignore[arg-type]
             for message in self._streams.read(f"{self._parent}-delivered")
@@ -94,7 +90,6 @@ class Dispatching:
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[bytes]]:
-        """The process, ready."""
         command = [sys.executable, "-m", "streaming.examples.dispatcher", "--parent", self._parent]
         command += ["--bootstrap-servers", self._streams.bootstrap_servers, "--updates", self._streams.settings.updates]
         command += ["--group-id", self._parent, "--option", "session.timeout.ms=30000"]

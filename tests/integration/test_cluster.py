@@ -44,7 +44,6 @@ class EventLog:
         (self.configuration / "spark-defaults.conf").write_text(lines)
 
     def executors(self) -> set[str]:
-        """All that there ever were."""
         return {event["Executor ID"] for event in self._events("SparkListenerExecutorAdded")}
 
     def state_tasks(self) -> list[Task]:

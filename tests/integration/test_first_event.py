@@ -60,7 +60,6 @@ class Terminals:
         return (self._folder / f"{len(self._started) - 1}.log").read_text()
 
     def run(self, commands: str) -> str:
-        """Run commands, and return their output."""
         with timed(commands):
             done = subprocess.run(
                 ["bash", "-e", "-c", commands], cwd=self._folder, env=self.environment, capture_output=True, text=True,
@@ -82,7 +81,6 @@ class Terminals:
             assert process.wait(WAIT_SECONDS) == 0
 
     def kill(self) -> None:
-        """End whatever still runs."""
         for process in self._started:
             process.kill()
             process.wait()

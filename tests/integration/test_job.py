@@ -58,7 +58,6 @@ class Shared(NamedTuple):
     first_letters: list[str]
 
     def letters(self) -> list[tuple[str, str]]:
-        """Return reasons and sources of all dead letters."""
         return [(each["reason"], json.dumps(each["source"], sort_keys=True)) for each in self.streams.dead_letters()]
 
 

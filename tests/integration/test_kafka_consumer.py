@@ -40,7 +40,6 @@ class Played:
         self.topics = Topics(streams.bootstrap_servers)
 
     def consumer(self, client: str, updates: str = "", **arguments: Any) -> PatternConsumer:
-        """A client of the group."""
         settings = self.streams.settings
         names = {name: getattr(settings, name) for name in ("updates", "subscription_events", "group_events")}
         names["updates"] = updates or names["updates"]
@@ -55,7 +54,6 @@ class Played:
         return PatternConsumer(self.streams.bootstrap_servers, [f"{self.streams.prefix}.>"], **given)
 
     def topic(self, name: str, *values: bytes, partitions: int = 1) -> str:
-        """A topic with these records."""
         full = f"{self.streams.prefix}.{name}"
         self.topics.create(full, partitions=partitions)
         self.topics.write(full, *values)
@@ -76,7 +74,6 @@ class Played:
         assert producer.flush(60) == 0
 
     def committed(self, topic: str, partition: int = 0) -> int:
-        """The offset that Kafka has for the group."""
         return committed(self.streams, self.group, topic)[partition]
 
 
@@ -293,7 +290,6 @@ class UsualStreams(Streams):
 
     @cached_property
     def settings(self) -> Settings:
-        """The job's settings."""
         return load({"bootstrap_servers": self.bootstrap_servers, "checkpoint": str(self.checkpoint)})
 
 
@@ -315,7 +311,6 @@ class Printing:
         self.process.wait()
 
     def said(self) -> str:
-        """What it has printed."""
         return self._log.read_text()
 
     def says(self, *lines: str) -> bool:

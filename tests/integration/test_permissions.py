@@ -48,7 +48,6 @@ class Case(NamedTuple):
     number: int
 
     def grant(self, guarded: GuardedStreams) -> Grant:
-        """Return the grant in the names of a test."""
         before = PERMISSIONS[: PERMISSIONS.index(self.permission)]
         number = sum(len(each.resources) for each in before if each.role == self.permission.role) + self.number
         return grants(self.permission.role, guarded.streams.settings, guarded.parent)[number]

@@ -50,7 +50,6 @@ class Story:
             (self.streams.checkpoint / "query" / log / str(self.batch)).touch()
 
     def says(self, op: str, row: Effective, cause: str = "SUBSCRIBED") -> None:
-        """A record of the job."""
         key = update_key(*row)
         who, source = SubscriberKey(row.group, row.client_id), Source("t", 0, 0, 0, 0)
         update = Update(Op(op), who, row.lite_topic, (row.lite_topic,), Cause.SUBSCRIBED, None, source)

@@ -86,7 +86,6 @@ class PatternClient:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output)
 
     def kill(self) -> None:
-        """End it as a crash would."""
         self._process.kill()
         self._process.communicate()
 

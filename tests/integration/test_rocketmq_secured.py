@@ -75,7 +75,6 @@ class Secured(SplitRocketMQ):
         super().__init__(folder, Setup(broker, proxy, [f"-D{name}={value}" for name, value in java_options.items()]))
 
     def options(self, name: str, password: str = PASSWORD, authority: str = "authority.pem") -> Path:
-        """Return a new file of options."""
         path = self.files / f"{name}.properties"
         path.write_text(f"accessKey={USER}\nsecretKey={password}\ntls.client.trustCertPath={authority}\n")
         return path

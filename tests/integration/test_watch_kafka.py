@@ -42,7 +42,6 @@ class PlainConsumer(threading.Thread):
         self._consumer.subscribe(pattern=pattern)
 
     def run(self) -> None:
-        """Receives until it is told to end."""
         while not self._ended.is_set():
             for records in self._consumer.poll(100).values():
                 self.received += [(record.topic, record.value) for record in records]

@@ -47,27 +47,22 @@ class GuardedStreams:
         return Producer({"bootstrap.servers": self.streams.bootstrap_servers, "log_level": 0})
 
     def needed(self, *roles: str, without: Grant | None = None) -> list[Grant]:
-        """Return the grants of roles except one."""
         parent = self.parent
         found = [grant for role in roles for grant in grants(role, self.streams.settings, parent)]
         return [grant for grant in found if grant != without]
 
     @property
     def parent(self) -> str:
-        """Parent topic of this test."""
         return f"{self.streams.prefix}-{PARENT}"
 
     @property
     def secrets(self) -> list[bytes]:
-        """All passwords and keys of all users."""
         return [secret.encode() for found in self._secured.secrets.values() for secret in found]
 
     def know(self, secret: str) -> None:
-        """Treat another text as a secret."""
         self._secured.secrets.setdefault("", []).append(secret)
 
     def job(self, options: Path, *more: str, certificate: bool = False) -> Job:
-        """Start the job as a user."""
         address = self._secured.certificates if certificate else self._secured.scram
         own = Streams(address, self.streams.checkpoint, self.streams.prefix)
         return Job(own, self._log(), "--kafka-options", str(options), "--tick-interval-ms", "1000", *more)
@@ -86,7 +81,6 @@ class GuardedStreams:
         return errors[0]
 
     def verb(self, *words: str, options: Path, certificate: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run a verb as a user until it ends."""
         address = self._secured.certificates if certificate else self._secured.scram
         command = [REEXPAND, *words, "--bootstrap-servers", address, "--kafka-options", str(options)]
         return subprocess.run(
@@ -95,7 +89,6 @@ class GuardedStreams:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment with the names of the topics."""
         settings = self.streams.settings
         return {**os.environ, **{f"REEXPAND_{name.upper()}": getattr(settings, name) for name in TOPIC_SETTINGS}}
 

@@ -26,7 +26,6 @@ class SimulatedInquirer:
         self.questions = 0
 
     def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
-        """Return the answers of these keys."""
         self.questions += 1
         found = {}
         for key in keys:

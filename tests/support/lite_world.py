@@ -38,7 +38,6 @@ class Received:
             self.times.setdefault((message.lite_topic, body), time.monotonic())
 
     def topics(self) -> set[str]:
-        """Lite topics with messages."""
         return set(self.bodies)
 
 
@@ -69,19 +68,15 @@ class LiteWorld:
         self.topics = topics_of(streams)
 
     def consumer(self, group: str, **options: Any) -> WildcardLiteConsumer:
-        """Return a consumer that declares its group."""
         return WildcardLiteConsumer(
             self.rocketmq.endpoints, group, "orders", self.streams.bootstrap_servers, topics=self.topics,
             **{"attributes": {}, **options},
         )  # fmt: skip
 
     def does(self, act: Callable[[Link], Any]) -> None:
-        """Run an operation on the broker."""
         does(self.rocketmq.broker, act)
 
     def send(self, *topics: str, body: str = "first") -> None:
-        """Send a message to each of these lite topics."""
-
         async def all_of_them(broker: Link) -> None:
             for topic in topics:
                 await send(broker, "orders", topic, body.encode())
@@ -89,22 +84,18 @@ class LiteWorld:
         self.does(all_of_them)
 
     def start_job(self) -> None:
-        """Start the job, on its checkpoint."""
         self.job = Job(self.streams, self._folder / "job.log", *self._job_options).wait_ready()
 
     def start_watcher(self) -> None:
-        """Start the watcher."""
         command = watch_command(self.rocketmq.name_server, self.streams)
         with (self._folder / "watcher.log").open("ab") as log:
             self.watcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
 
     def kill_watcher(self) -> None:
-        """Kill the watcher, as a crash does."""
         self.watcher.kill()
         self.watcher.wait()
 
     def close(self) -> None:
-        """Stop all servers and processes."""
         self.kill_watcher()
         self.job.close()
 

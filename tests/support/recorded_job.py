@@ -47,7 +47,6 @@ class StoredRecord(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> "StoredRecord":
-        """Convert a consumed record."""
         key, value = message.key(), message.value()
         kind, timestamp = message.timestamp()
         assert kind != TIMESTAMP_NOT_AVAILABLE
@@ -68,7 +67,6 @@ class RecordedJob:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings with which the job ran."""
         values: dict[str, Any] = json.loads((self.folder / "settings.json").read_text(encoding="utf-8"))
         return values
 
@@ -79,7 +77,6 @@ class RecordedJob:
 
     @property
     def routing(self) -> Routing:
-        """Routing of these settings."""
         return Routing(self.settings["shards"], self.settings["route_depth"])
 
     def records(self, setting: str) -> list[StoredRecord]:

@@ -62,7 +62,6 @@ class Streams:
 
     @cached_property
     def settings(self) -> Settings:
-        """The job's settings for these topics."""
         return load(
             {
                 "bootstrap_servers": self.bootstrap_servers,
@@ -83,7 +82,6 @@ class Streams:
         return self
 
     def name(self, stream: Stream) -> str:
-        """Return the Kafka topic of an input stream."""
         return str(getattr(self.settings, _SETTING_OF[stream]))
 
     def options(self, *names: str) -> list[str]:
@@ -167,7 +165,6 @@ class Streams:
         assert_equal_relations(found(), wanted)
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """Return all dead letters."""
         return [json.loads(message.value() or b"") for message in self.read(self.settings.dead_letters)]
 
     def repeated(self) -> int:
@@ -201,7 +198,6 @@ class OpenTransactions:
             consumer.close()
 
     def exist(self) -> bool:
-        """Return True if a transaction is open."""
         return any(self._end(0, each) < self._end(1, each) for each in self._partitions)
 
     def _end(self, level: int, partition: TopicPartition) -> int:
@@ -252,7 +248,6 @@ class Feed:
         self.flush()
 
     def flush(self) -> None:
-        """Wait until everything is written."""
         assert self._producer.flush(60) == 0
 
 
@@ -277,11 +272,9 @@ class Job:
         self.close()
 
     def said(self) -> str:
-        """Return the log of this process."""
         return self.log.read_bytes()[self._log_start :].decode()
 
     def wait_ready(self) -> Self:
-        """Wait until the query runs."""
         eventually(
             lambda: "ready: reading" in self.said() or self.process.poll() is not None, START_SECONDS, POLL_SECONDS
         )
@@ -294,7 +287,6 @@ class Job:
         return str(found)
 
     def kill(self) -> None:
-        """Kill the job, as a crash does."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(60)
 
@@ -307,7 +299,6 @@ class Job:
         os.kill(self.jvm(), signal.SIGCONT)
 
     def jvm(self) -> int:
-        """Return the process id of Spark's JVM."""
         found = subprocess.run(["pgrep", "-P", str(self.process.pid), "java"], capture_output=True, check=True)
         return int(found.stdout)
 
@@ -321,7 +312,6 @@ class Job:
         return [int(line) for line in subprocess.run(words, capture_output=True, check=False).stdout.split()]
 
     def resume(self) -> None:
-        """Resume a paused job."""
         os.killpg(self.process.pid, signal.SIGCONT)
 
     def is_within_a_batch(self) -> bool:
@@ -346,7 +336,6 @@ class Job:
         assert eventually(lambda: subprocess.run(command, check=False).returncode == 0, SETTLE_SECONDS, POLL_SECONDS)
 
     def stop(self, timeout: float = SETTLE_SECONDS) -> int:
-        """Send SIGTERM, and return the exit code."""
         self.process.terminate()
         return self.process.wait(timeout)
 
@@ -356,7 +345,6 @@ class Job:
         return self.process.wait(timeout)
 
     def close(self) -> None:
-        """Kill the job if it runs, and close its log."""
         if self.process.poll() is None:
             self.kill()
         self._log.close()

@@ -39,12 +39,10 @@ class Scene:
         self.send(Stream.SUBSCRIPTIONS, request, group)
 
     def born(self, parent: str, *topics: str, **fields: Any) -> None:
-        """Create topics."""
         for topic in topics:
             self.send(Stream.TOPICS, events.created(topic, parent, **fields), parent)
 
     def gone(self, parent: str, *topics: str) -> None:
-        """Delete topics."""
         for topic in topics:
             self.send(Stream.TOPICS, events.deleted(topic, parent), parent)
 
@@ -53,11 +51,9 @@ class Scene:
         self.send(Stream.CLOCK, events.tick(time), "tick")
 
     def send(self, stream: Stream, value: bytes | dict[str, Any], key: str) -> None:
-        """Send any other record."""
         self._feed.send(stream, value, key, timestamp=self.timestamp)
 
     def sent(self) -> None:
-        """Wait until all records are in Kafka."""
         self._feed.flush()
 
     def settles(self, job: Job) -> None:
@@ -74,7 +70,6 @@ class Scene:
         assert looks[-1], job.said()
 
     def leads_to(self, wanted: set[Effective], parents: set[str]) -> None:
-        """Wait until the relation on these parents equals `wanted`."""
         self.sent()
         self._streams.becomes(wanted, parents)
 

@@ -94,13 +94,11 @@ class SecuredBroker:
         self.secrets.setdefault(user, []).extend(line for line in key.splitlines()[1:-1] if len(line) > 20)
 
     def allow(self, user: str, grants: Iterable[Grant]) -> None:
-        """Grant permissions to a user."""
         bindings = [_binding(user, grant) for grant in dict.fromkeys(grants)]  # several roles may need the same
         for future in self.admin.create_acls(bindings).values() if bindings else ():
             future.result(_SECONDS)
 
     def deny(self, user: str, grant: Grant) -> None:
-        """Revoke permissions of a user."""
         binding = _binding(user, grant)
         wanted = AclBindingFilter(
             binding.restype,

@@ -20,11 +20,9 @@ class Simulated:
         self.write(gone("nothing"))  # which creates the topic
 
     def write(self, *records: Record | tuple[bytes | None, bytes | None], topic: str = TOPIC, **options: Any) -> None:
-        """Write records to the updates topic, or to another topic."""
         for key, value in records:
             self._producer.produce(topic, key=key, value=value, **options)
         assert self._producer.flush(60) == 0
 
     def client(self, topic: str = TOPIC, **options: Any) -> SubscriptionClient:
-        """Return a client of this broker."""
         return SubscriptionClient(self.address, topic, **options)

@@ -53,7 +53,6 @@ class Memories(defaultdict[tuple[str, int], Memory]):
         super().__init__(Memory)
 
     def of(self, parent: str, number: int) -> Memory:
-        """Return the archive of one key."""
         return self[parent, number]
 
 
@@ -81,7 +80,6 @@ class Simulation:
 
     @property
     def config(self) -> WorkerConfig:
-        """Settings of its workers."""
         return WorkerConfig(
             TOPICS,
             self.routing,

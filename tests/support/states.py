@@ -33,12 +33,10 @@ class Memory(dict[str, bytes]):
     """Archive in memory; parts are never changed."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Store a part."""
         assert self.get(name, data) == data
         self[name] = data
 
     def read(self, name: str) -> bytes:
-        """Return a part."""
         if name not in self:
             raise StateCorrupted(f"there is no {name}")
         return self[name]
@@ -69,17 +67,14 @@ class Written:
         self.ignored.update(output.ignored)
 
     def payloads_of(self, kind: str) -> list[Any]:
-        """Return the parsed values of the records of a kind."""
         return [json.loads(value or b"") for each, value in zip(self.kinds, self.payloads, strict=True) if each == kind]
 
     @property
     def letters(self) -> list[dict[str, Any]]:
-        """Dead letters."""
         return self.payloads_of(OutputKind.DEAD_LETTER)
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons of the dead letters."""
         return [letter["reason"] for letter in self.letters]
 
 

@@ -175,23 +175,19 @@ class Story:
         return [topic for topic in self.state.topics if topic in topics]
 
     def interest(self, client: str = "c", group: str = "g") -> Interest:
-        """Return the entries of a client."""
         return self.state.interest(ClientKey(group, client))
 
     @property
     def only_update(self) -> Update:
-        """Only update of the last batch."""
         (update,) = self.expansion.updates
         return update
 
     @property
     def ignored(self) -> dict[Ignored, int]:
-        """Counts of the last batch."""
         return dict(self.expansion.ignored)
 
     @property
     def problems(self) -> list[Problem]:
-        """Rejected entries of the last batch."""
         return self.expansion.problems
 
     def _source(self, event: Event) -> Source:

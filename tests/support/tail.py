@@ -46,7 +46,6 @@ class Tail:
         self.close()
 
     def close(self) -> None:
-        """Close the client."""
         self._consumer.close()
 
     def read(self) -> list[Message]:

@@ -27,7 +27,6 @@ class Verdict(NamedTuple):
 
     @property
     def faults(self) -> dict[Effective, str]:
-        """Rows that differ, each with its fault."""
         found = {}
         for each in self.differences:
             if "liteTopic" in each:

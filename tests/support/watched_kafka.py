@@ -38,15 +38,12 @@ class Watcher:
         self.process.wait()
 
     def said(self) -> str:
-        """Return the watcher's log."""
         return self._log.read_text()
 
     def announced(self) -> list[tuple[str, str]]:
-        """Return the announcements since its start."""
         return [(event["event"], event["liteTopic"].rpartition(".")[2]) for event in self.events()]
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the events written since its start."""
         return [json.loads(line) for line in self._out.read_text().splitlines()]
 
     def announces(self, *events: tuple[str, str], seconds: float = WATCHED_SECONDS) -> bool:
@@ -54,7 +51,6 @@ class Watcher:
         return eventually(lambda: self.announced() == list(events), seconds)
 
     def stop(self, number: signal.Signals) -> int:
-        """Send a signal, and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(60)
 
@@ -67,7 +63,6 @@ class Topics:
         self.producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
     def create(self, *names: str, partitions: int = 1) -> None:
-        """Create topics."""
         create_topics(self._streams.bootstrap_servers, [TopicSpec(name, partitions) for name in names])
 
     def delete(self, *names: str) -> None:
@@ -75,7 +70,6 @@ class Topics:
         topics.delete(self._streams, *names)
 
     def write(self, name: str, *values: bytes, partition: int = 0) -> None:
-        """Write records."""
         for value in values:
             self.producer.produce(name, value, partition=partition)
         assert self.producer.flush(60) == 0

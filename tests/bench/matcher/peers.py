@@ -21,7 +21,6 @@ class DictTrie:
             node.setdefault(">" if last == ">" else "", []).append(number)
 
     def match(self, topic: str) -> list[int]:
-        """Walk all nodes that agree, one level a segment."""
         found: list[int] = []
         level = [self.root]
         for segment in topic.split("."):
@@ -51,7 +50,6 @@ class DictTopics:
             node[""] = topic
 
     def expand(self, pattern: str) -> list[str]:
-        """Walk all branches that agree."""
         *path, last = pattern.split(".")
         level = [self.root]
         for segment in path if last == ">" else [*path, last]:

@@ -35,7 +35,6 @@ class Inputs(KafkaSource):  # type: ignore[misc]  # checked without Bytewax
     """A Kafka source that counts its open partitions."""
 
     def build_part(self, *arguments: object) -> object:
-        """Open a partition."""
         partition = super().build_part(*arguments)
         opened.release()
         return partition
@@ -60,32 +59,26 @@ class Parent(StatefulBatchLogic):  # type: ignore[misc]  # checked without Bytew
         return updates, StatefulBatchLogic.RETAIN
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the state."""
         return frozenset(self._topics), self._subscriptions
 
     def add(self, topic: str) -> bool:
-        """Add a topic; False when it is there already."""
         before = len(self._topics)
         self._topics.add(topic)
         return len(self._topics) > before
 
     def remove(self, topic: str) -> bool:
-        """Remove a topic; False when it is not there."""
         before = len(self._topics)
         self._topics.discard(topic)
         return len(self._topics) < before
 
     def topics(self) -> Iterator[str]:
-        """All topics."""
         return iter(self._topics)
 
     def subscriptions(self) -> Entry | None:
-        """The subscriptions."""
         kept: Entry | None = orjson.loads(self._subscriptions)
         return kept
 
     def subscribe(self, subscriptions: Entry) -> None:
-        """Keep the subscriptions."""
         self._subscriptions = orjson.dumps(subscriptions)
         self._changes += 1
 

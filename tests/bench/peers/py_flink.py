@@ -75,30 +75,25 @@ class KeyedState:
         self._changed = changed
 
     def add(self, topic: str) -> bool:
-        """Add a topic; False when it is there already."""
         if self._topics.contains(topic):
             return False
         self._topics.put(topic, True)
         return True
 
     def remove(self, topic: str) -> bool:
-        """Remove a topic; False when it is not there."""
         if not self._topics.contains(topic):
             return False
         self._topics.remove(topic)
         return True
 
     def topics(self) -> Iterator[str]:
-        """All topics."""
         yield from self._topics.keys()
 
     def subscriptions(self) -> Entry | None:
-        """The subscriptions."""
         kept: Entry | None = self._kept.value()
         return kept
 
     def subscribe(self, subscriptions: Entry) -> None:
-        """Keep the subscriptions."""
         self._kept.update(subscriptions)
         self._changed[self._parent] += 1
 
@@ -111,7 +106,6 @@ class Decide(KeyedProcessFunction):  # type: ignore[misc]  # checked without PyF
     """The operator as a keyed stream calls it."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Name the state."""
         self._topics = runtime_context.get_map_state(MapStateDescriptor("topics", Types.STRING(), Types.BOOLEAN()))
         kept = ValueStateDescriptor("subscriptions", Types.PICKLED_BYTE_ARRAY())
         self._kept = runtime_context.get_state(kept)
@@ -119,7 +113,6 @@ class Decide(KeyedProcessFunction):  # type: ignore[misc]  # checked without PyF
         self._operator = Operator()
 
     def process_element(self, value: Placed, _context: object) -> Iterator[Row]:
-        """The updates that an event causes."""
         parent, source, text = value
         state = KeyedState(parent, self._topics, self._kept, self._changed)
         for record in self._operator(Event(orjson.loads(text), parent, Source(*source), state)):

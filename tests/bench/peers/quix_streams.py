@@ -52,7 +52,6 @@ class NumberedState:
         self._changes, self._numbered = head
 
     def add(self, topic: str) -> bool:
-        """Add a topic; False when it is there already."""
         if self._state.get("t" + topic) is not None:
             return False
         self._state.set("t" + topic, self._numbered)
@@ -62,7 +61,6 @@ class NumberedState:
         return True
 
     def remove(self, topic: str) -> bool:
-        """Remove a topic; False when it is not there."""
         number = self._state.get("t" + topic)
         if number is None:
             return False
@@ -71,25 +69,21 @@ class NumberedState:
         return True
 
     def topics(self) -> Iterator[str]:
-        """All topics."""
         for number in range(self._numbered):
             topic = self._state.get(f"n{number}")
             if topic is not None:
                 yield topic
 
     def subscriptions(self) -> Entry | None:
-        """The subscriptions."""
         kept: Entry | None = self._state.get("subscriptions")
         return kept
 
     def subscribe(self, subscriptions: Entry) -> None:
-        """Keep the subscriptions."""
         self._state.set("subscriptions", subscriptions)
         self._changes += 1
         self._state.set("head", (self._changes, self._numbered))
 
     def changes(self) -> int:
-        """How often the subscriptions have changed."""
         return self._changes
 
 

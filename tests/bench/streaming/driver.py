@@ -109,7 +109,6 @@ class Driver:
         self.close()
 
     def start(self) -> None:
-        """Start the process."""
         environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": PATIENT, **UNPACED, **self._environment}
         environment |= self._system.environment
         command = self._system.command
@@ -118,7 +117,6 @@ class Driver:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
         return self._process.pid
 
     def prepare(self) -> None:
@@ -232,7 +230,6 @@ class Driver:
         return [json.loads(value) for message in self._consumer.consume(10_000, 0.01) if (value := message.value())]
 
     def send(self, event: Event) -> None:
-        """Write an event to its input topic."""
         key = event.get("parentTopic") or event["group"]
         self._producer.produce(self._inputs[stream_of(event)], json.dumps(event), key)
 
@@ -253,7 +250,6 @@ class Driver:
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Resume the process."""
         self._signal(signal.SIGCONT)
         self._consumer.resume(self._partitions)
         time.sleep(WAKING_SECONDS)
@@ -264,7 +260,6 @@ class Driver:
                 os.kill(pid, number)
 
     def close(self) -> None:
-        """End the process."""
         self._signal(signal.SIGCONT)
         self._producer.flush()
         self._consumer.close()

@@ -147,19 +147,15 @@ class Way:
         return {topic: arrived - written for topic, written, arrived in self.lines() if topic}
 
     def has(self, topic: str) -> bool:
-        """Whether it comes to have a record of the topic."""
         return eventually(lambda: topic in self.arrivals(), ALL_SECONDS, 0.2)
 
     def count(self, names: list[str]) -> int:
-        """Of how many of these topics it has records."""
         return len(self.arrivals().keys() & set(names))
 
     def assignments(self) -> int:
-        """How often its assignment changed."""
         return sum(1 for topic, _, _ in self.lines() if not topic)
 
     def close(self) -> None:
-        """End it."""
         self.process.kill()
         self.process.wait()
 

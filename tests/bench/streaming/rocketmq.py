@@ -131,7 +131,6 @@ class LiteBench:
                 await asyncio.sleep(0.02)
 
     def burst(self, count: int) -> None:
-        """New topics at once."""
         received = Received()
         with self._world.consumer("burst", listener=received) as consumer:
             consumer.subscribe("burst__*")

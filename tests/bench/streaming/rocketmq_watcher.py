@@ -87,7 +87,6 @@ class Announced:
 
     @contextmanager
     def read(self) -> Iterator[Self]:
-        """Read events until the block ends."""
         with repeated(lambda _: self._poll(), 0):
             yield self
         self._consumer.close()
@@ -153,7 +152,6 @@ class WatcherBench:
         self.figures["announced twice"] = self._announced.events - events
 
     def births(self, count: int) -> None:
-        """New topics, one after the other."""
         took = []
 
         async def bear(broker: ParentBroker) -> None:

@@ -77,8 +77,6 @@ class Turns:
         self._exit.close()
 
     def start(self, system: System) -> None:
-        """Start one more system, and check its updates."""
-
         def prepare(driver: Driver) -> dict[str, float]:
             driver.prepare()
             if not (system.counts or system.records):

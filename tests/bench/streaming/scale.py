@@ -57,7 +57,6 @@ class Case:
 
     @property
     def name(self) -> str:
-        """In words."""
         words = f"{self.topics:,} topics, {self.patterns:,} patterns"
         words += f" x {self.parents:,} parents" if self.parents > 1 else ""
         words += f", {self.shards} shards" if self.shards > 1 else ""

@@ -133,7 +133,6 @@ class RelievedJob(KilledJob):
         self._drivers = [relief, self._stand_by()]
 
     def close(self) -> None:
-        """End both drivers."""
         for driver in self._drivers:
             driver.close()
 

@@ -60,12 +60,10 @@ class Keys:
         self._states: dict[Key, bytes | None] = {}
 
     def row(self, stream: int, event: events.Event) -> InputRow:
-        """Return the input row of the next event."""
         self._offset += 1
         return InputRow(stream, 0, self._offset, 0, self._offset, orjson.dumps(event))
 
     def visit(self, rows: dict[Key, list[InputRow]]) -> Visit:
-        """Run a micro-batch."""
         columns = {key: InputRows.of(own) for key, own in rows.items()}
         written = updates = 0
         with without_collection():

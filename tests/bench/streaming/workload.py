@@ -64,7 +64,6 @@ class Workload:
         return f"tenant{self._random.randrange(self._tenants):02}"
 
     def subscribers(self, parent: str, topic: str) -> dict[str, list[str]]:
-        """The clients that receive a topic, each with those of its patterns that match."""
         found: dict[str, list[str]] = {}
         for pattern, client in self._indexes[parent].match_patterns(topic):
             found.setdefault(client, []).append(pattern)

@@ -45,7 +45,6 @@ class Latencies(threading.Thread):
         self.seconds: list[float] = []
 
     def run(self) -> None:
-        """Read updates until the end."""
         with Tail(self._settings.bootstrap_servers, [self._settings.updates]) as tail:
             tail.read()  # what was there before
             while not self._ended.wait(_STEP_SECONDS):
@@ -54,7 +53,6 @@ class Latencies(threading.Thread):
                 self.seconds += [now - sent for message in found if (sent := _sent(message)) is not None]
 
     def end(self) -> None:
-        """Stop reading."""
         self._ended.set()
         self.join(60)
 
@@ -168,7 +166,6 @@ class _Waits(threading.Thread):
         self.sent = 0
 
     def run(self) -> None:
-        """Send a topic that one client receives, again and again."""
         while not self._ended.wait(1 / _KIND_RATE):
             record = topic(CANARIES, f"{self._topics}__{self.sent}")
             self._stage.load.feed.send(record.stream, record.value, CANARIES)
@@ -176,7 +173,6 @@ class _Waits(threading.Thread):
         self._stage.load.feed.flush()
 
     def end(self) -> None:
-        """Send nothing more."""
         self._ended.set()
         self.join(60)
 

@@ -157,11 +157,9 @@ class Writer:
         self._asked: dict[str, list[tuple[int, InputEvent]]] = {}
 
     def events(self, count: int) -> list[Sourced]:
-        """Write some events."""
         return [self._sourced(self._event()) for _ in range(count)]
 
     def topics(self) -> list[Sourced]:
-        """Create all topics."""
         return [self._sourced(self._created(topic)) for topic in TOPICS]
 
     def _sourced(self, event: InputEvent) -> Sourced:

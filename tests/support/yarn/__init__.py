@@ -95,7 +95,6 @@ class Yarn:
         self._stack.close()
 
     def application(self) -> Mapping[str, Any]:
-        """Return the last submitted application, or an empty value."""
         found = (_read(f"{self._url}/apps")["apps"] or {}).get("app", [])
         return max(found, key=lambda app: int(app["id"].rpartition("_")[2]), default={})
 

@@ -40,12 +40,10 @@ class FakeCluster:
         self.stop = threading.Event()
 
     def read_back(self, watch: Watch) -> None:
-        """Fold the changes announced before."""
         for change in self.past:
             watch.fold(change)
 
     def list_topics(self, *_: Any) -> Listing:
-        """Return the next answer."""
         answer = next(self.answers, "end")
         if answer == "end":
             self.stop.set()
@@ -54,7 +52,6 @@ class FakeCluster:
         return answer
 
     def announce(self, changes: list[TopicChange], _: int) -> list[bytes]:
-        """Return the events as written."""
         return [encode(change, self.parent, 1) for change in changes]
 
 

@@ -141,7 +141,6 @@ class Bucket:
 
     @property
     def parents(self) -> dict[str, str]:
-        """The parent of each group."""
         return {group: binding.parent for group, binding in self.state.bindings.items()}
 
     def _source(self, event: Event) -> Source:
@@ -664,7 +663,6 @@ class CountedLeases(dict[ClientKey, ClientLease]):
     looks = 0
 
     def get(self, key: ClientKey, default: Any = None) -> Any:
-        """Look at one lease."""
         self.looks += 1
         return super().get(key, default)
 
@@ -673,7 +671,6 @@ class CountedLeases(dict[ClientKey, ClientLease]):
         return super().__iter__()
 
     def items(self) -> Any:
-        """Look at all leases."""
         self.looks += len(self)
         return super().items()
 

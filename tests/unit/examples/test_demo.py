@@ -34,11 +34,9 @@ class FinishedJob:
         self.code = code
 
     def stop(self) -> int:
-        """Return the exit code."""
         return self.code
 
     def failure(self, how: str) -> ReexpandError:
-        """Return the error of the real job."""
         return ReexpandError(how)
 
 
@@ -52,7 +50,6 @@ class WrittenPlay:
         """Play nothing."""
 
     def verdict(self) -> Verdict:
-        """Judge as the real play does."""
         return judge(TRANSCRIPT, self.held, relation(STEPS))
 
 
@@ -62,7 +59,6 @@ class SilentFollower:
     relation = frozenset[Effective]()
 
     def poll(self, _: float) -> Iterator[ReceivedUpdate | DeadLetter]:
-        """Yield nothing."""
         return iter(())
 
 

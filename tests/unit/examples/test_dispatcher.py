@@ -39,7 +39,6 @@ class Scene:
         self.apply(*records)
 
     def apply(self, *records: Record) -> None:
-        """Apply records."""
         for record in records:
             change = self.relation.apply(*record)
             if change is not None:
@@ -119,7 +118,6 @@ class SentRecords(list[tuple[Any, ...]]):
     """Writer that keeps the records."""
 
     def send(self, topic: str, value: bytes, key: bytes, *, headers: Any) -> None:
-        """Keep a record."""
         self.append((topic, value, key, headers))
 
     def flush(self, _: float) -> None:

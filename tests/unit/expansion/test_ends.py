@@ -28,7 +28,6 @@ class Job(World):
         super().__init__(self.simulation, quota(room), created("a", tags="x"), created("b", tags="y"))
 
     def run(self, *requests: Event, after_ms: int = 1) -> None:
-        """Apply requests in one micro-batch, and then what the job wrote to itself."""
         self.batch(*requests, at=self.simulation.now + after_ms)
 
     def run_once(self, *requests: Event) -> list[Record]:
@@ -40,7 +39,6 @@ class Job(World):
 
     @property
     def held(self) -> list[str]:
-        """Topics that are received."""
         return sorted(row.lite_topic for row in self.simulation.relation)
 
 

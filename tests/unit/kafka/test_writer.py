@@ -41,7 +41,6 @@ class FakeProducer:
             raise KafkaException(REFUSED)
 
     def poll(self, _: float) -> int:
-        """Answer nothing."""
         return 0
 
     def flush(self, _: float) -> int:

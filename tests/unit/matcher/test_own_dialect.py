@@ -30,7 +30,6 @@ class Colons(Dialect):
     has_inner_multi: ClassVar[bool] = True
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
-        """Read a pattern."""
         parts = text.split(":")
         tail = Tail.ANY if parts[-1] == "..." else Tail.END
         kinds: dict[str, Segment] = {"?": ONE, "...": MANY}
@@ -41,11 +40,9 @@ class Colons(Dialect):
         return Pattern(text, segments, tail, literal, policy, has_many=MANY in segments)
 
     def split(self, topic: str) -> list[str] | None:
-        """Split at the colon."""
         return topic.split(":") if topic else None
 
     def flaw_of_topic(self, topic: str) -> Flaw | None:
-        """Refuse the empty topic."""
         return None if topic else Flaw(0, "it is empty", "name it")
 
 

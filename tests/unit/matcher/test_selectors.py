@@ -120,7 +120,6 @@ class CountingProperties(dict[str, str]):
     reads = 0
 
     def get(self, key: str, default: object = None) -> Any:
-        """Count, then look up."""
         self.reads += 1
         return super().get(key, default)
 
@@ -144,7 +143,6 @@ def test_a_long_property_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> N
 
     class Counting:
         def fullmatch(self, text: str) -> Any:
-            """Count, then match."""
             conversions.append(text)
             return original.fullmatch(text)
 

@@ -30,9 +30,6 @@ _HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 _LARGE = b"x" * 30_000_000
 
 
-# ruff: noqa: D102 - short helpers
-
-
 class Page:
     """A server with a large answer, one that takes until it is let go, and a form."""
 

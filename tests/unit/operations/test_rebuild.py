@@ -53,15 +53,12 @@ class Files:
         self.content = {name.replace("_", "."): data for name, data in content.items()}
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
         return name in self.content
 
     def read(self, name: str) -> bytes:
-        """The content of a file."""
         return self.content[name]
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace the content of a file."""
         self.content[name] = content
 
 

@@ -45,7 +45,6 @@ class Played:
         self.looks = 0
 
     def send(self, request: LiteRequest, names: tuple[str, ...]) -> None:
-        """Take a request."""
         if self.failure is not None:
             raise self.failure
         self.requests.append(request)
@@ -57,14 +56,12 @@ class Played:
             self.names = self.names | new if request.action is Action.PARTIAL_ADD else self.names - new
 
     def renew(self) -> None:
-        """Count the looks at the streams."""
         self.looks += 1
 
     def start(self) -> None:
         """Do nothing."""
 
     def stop(self) -> None:
-        """End."""
         self.is_stopped = True
 
 
@@ -161,11 +158,9 @@ class Kafka(Simulated):
     """The broker that librdkafka simulates, with the topics of the job."""
 
     def write(self, *records: Any, topic: str = UPDATES, **options: Any) -> None:
-        """Append updates, as the job does."""
         super().write(*records, topic=topic, **options)
 
     def requests(self, topic: str = "lite-subscription-events") -> list[dict[str, Any]]:
-        """All requests of consumers."""
         with TopicReader(self.address, {}) as reader:
             messages = [message for block in reader.read(reader.spans([topic])) for message in block]
         return [orjson.loads(message.value() or b"") for message in messages]

@@ -62,12 +62,10 @@ class PlayedProxy(MessagingServiceServicer):  # type: ignore[misc] # untyped
         self._server.start()
 
     def end(self) -> None:
-        """End as a crash would."""
         self._ended.set()
         self._server.stop(None).wait()
 
     def QueryRoute(self, request: Any, _: Any) -> Any:  # noqa: N802
-        """Name one queue."""
         answer = QueryRouteResponse()
         answer.status.code = Code.OK
         queue = answer.message_queues.add(permission=Permission.READ_WRITE)
@@ -78,7 +76,6 @@ class PlayedProxy(MessagingServiceServicer):  # type: ignore[misc] # untyped
         return answer
 
     def Telemetry(self, commands: Iterator[Any], _: Any) -> Iterator[Any]:  # noqa: N802
-        """Take settings, and give them back."""
         for command in commands:
             self.known.set()
             answer = TelemetryCommand()
@@ -88,7 +85,6 @@ class PlayedProxy(MessagingServiceServicer):  # type: ignore[misc] # untyped
             yield answer
 
     def Heartbeat(self, _: Any, __: Any) -> Any:  # noqa: N802
-        """Know the client or not."""
         answer = HeartbeatResponse()
         answer.status.code = Code.OK if self.known.is_set() else Code.UNRECOGNIZED_CLIENT_TYPE
         return answer

@@ -34,12 +34,10 @@ class FakeEvents:
         self.written: list[TopicChange] = []
 
     def read_back(self, watch: Watch) -> None:
-        """Fold what was announced before."""
         for change in (*self.history, *self.written):
             watch.fold(change)
 
     def announce(self, changes: list[TopicChange], _: int) -> list[bytes]:
-        """Note what is announced."""
         self.written += changes
         return []
 
@@ -69,13 +67,11 @@ class FakeBroker:
         return Pulled(found, len(messages), len(messages))
 
     async def probe(self, topics: Sequence[str]) -> dict[str, int]:
-        """Say that topics with messages live."""
         named = {each.topic for messages in self.queues[self.address] for each in messages}
         ended = self.dead if len(self.counts) == 1 else set()
         return {topic: now_ms() for topic in topics if topic in named - ended}
 
     async def parent_info(self) -> tuple[int, float]:
-        """Say that there is one topic, if this broker answers."""
         if self.address in self.unanswered:
             self.unanswered.remove(self.address)
             raise Unreachable("it is away")

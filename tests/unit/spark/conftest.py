@@ -6,8 +6,6 @@ import pytest
 
 from streaming.spark import checkpoint, notes, quarantine
 
-# ruff: noqa: D102 - as in Spark and Kafka
-
 
 class Files:
     """Files of a checkpoint in a local folder."""

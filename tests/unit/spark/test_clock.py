@@ -47,18 +47,15 @@ class Kafka:
         return eventually(lambda: self.looks > looks + 20)
 
     def committed(self, _: object) -> Offsets:
-        """Where the query is."""
         self.looks += 1
         return self.read
 
     @property
     def ticks(self) -> list[int]:
-        """The times of all ticks that tell one."""
         return [tick for _, _, tick in self.written if tick]
 
     @property
     def now_ms(self) -> int:
-        """The broker's time."""
         return int(time.time() * 1_000) - self.late_ms
 
     def __enter__(self) -> Self:
@@ -69,7 +66,6 @@ class Kafka:
         self.closed += 1
 
     def send(self, topic: str, key: str, value: str) -> int:
-        """Takes a record."""
         self.tried += 1
         if self.away:
             raise NotWritten(f"{topic}: no broker")
@@ -80,7 +76,6 @@ class Kafka:
         """Nothing was lost."""
 
     def ends(self, topics: Sequence[str]) -> Offsets:
-        """Where the inputs end."""
         if self.ends_fail is not None:
             raise self.ends_fail
         found = {topic: dict(offsets) for topic, offsets in self.behind.items() if topic in topics}

@@ -81,8 +81,6 @@ class Job:
             part(module, name)
 
     def step(self, name: str, result: object = None) -> Callable[..., Any]:
-        """Return a function that is a step of the job."""
-
         def take(*_: object, **__: object) -> object:
             self.steps.append(name)
             return result
@@ -97,7 +95,6 @@ class Job:
         return spark
 
     def start(self, _: object, settings: Settings, *__: object, silent: bool, answers: bool, **more: object) -> Any:
-        """Start the query."""
         assert (silent, answers) == (False, True)
         assert more == {"adopted": None, "precautions": NO_PRECAUTIONS}
         self.steps.append(f"start {settings.checkpoint}")

@@ -154,11 +154,9 @@ class Thrown:
     cause: Thrown | None = None
 
     def getMessage(self) -> str:  # noqa: N802 - Java's name
-        """With more lines than anyone wants to read."""
         return f"{self.message}\n\tat org.apache.spark.SparkContext"
 
     def getCause(self) -> Thrown | None:  # noqa: N802
-        """None at the last one."""
         return self.cause
 
 
