@@ -20,7 +20,7 @@ from typing import Any
 
 from matcher import PatternIndex, TopicIndex, expand, matches
 from matcher.batch import FlatPatterns, FlatTopics
-from tests.bench.command import arguments, show
+from tests.bench.command import parsed, show
 from tests.bench.matcher.peers import DictTopics, DictTrie, paho, pytrie, regular_expressions, to_mqtt
 from tests.bench.matcher.workload import ASKED, Workload, generate
 from tests.support.processes import resident_bytes
@@ -162,11 +162,12 @@ def nats_server(load: Workload) -> dict[str, dict[str, Row]]:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--topics", type=int, default=1_000_000, help="topics (without --no-go at least 100,000)")
-    parser.add_argument("--patterns", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="numbers of patterns")
-    parser.add_argument("--no-go", action="store_true", help="leave out nats-server")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        topics=(1_000_000, "topics (without --no-go at least 100,000)"),
+        patterns=([1_000, 10_000, 100_000], "numbers of patterns"),
+        no_go=(False, "leave out nats-server"),
+    )
     load = generate(options.topics, options.patterns)
     nats = {} if options.no_go or shutil.which("go") is None else nats_server(load)
     tables = {
@@ -179,7 +180,3 @@ def main() -> None:
     tables["needs of the RFC"] = {"": floor(load)}
     for title, rows in tables.items():
         show(rows, title, as_json=options.json)
-
-
-if __name__ == "__main__":
-    main()

@@ -48,7 +48,3 @@ def main() -> None:
             ask().raise_for_status()
         figures = {name: {"ms": milliseconds(ask, _REPEATS)} for name, ask in asked.items()}
         show(figures, f"{options.topics:,} topics: {memory:.0f} MB, {rate:,.0f} updates/s of CPU", as_json=options.json)
-
-
-if __name__ == "__main__":
-    main()

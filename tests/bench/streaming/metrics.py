@@ -1,6 +1,6 @@
 """What metrics cost: one job, whose metrics are on and asked for every five seconds, or off, by turns.
 
-    python -m tests.bench.streaming.metrics --minutes 8
+    make bench SUITE=metrics BENCH="--minutes 8"
 
 One process has both, so that no difference is that of two processes. A turn is latency at a steady rate, or some
 bursts, once with metrics and once without; who begins alternates. Off means that workers report no facts about their
@@ -177,13 +177,11 @@ def _differences(pairs: Sequence[Pair], name: str) -> list[float]:
 
 
 def main() -> None:
-    parser = run_arguments(__doc__)
-    parser.add_argument(
-        "--scrape", type=float, default=5, help="seconds between two scrapes; deploy/monitoring/prometheus.yml has 15"
-    )
-    parser.add_argument("--minutes", type=float, default=8, help="time after which no further turn begins")
-    parser.add_argument(
-        "--share-at-rate", type=float, default=0.7, help="share of the time for latency; the rest is for bursts (0.7)"
+    parser = run_arguments(
+        __doc__,
+        scrape=(5.0, "seconds between two scrapes; deploy/monitoring/prometheus.yml has 15"),
+        minutes=(8.0, "time after which no further turn begins"),
+        share_at_rate=(0.7, "share of the time for latency; the rest is for bursts (0.7)"),
     )
     parser.set_defaults(rounds=1, turns=4, events=50_000, warm_bursts=6, singles=160, warm_up=40)
     options = parser.parse_args()
@@ -194,7 +192,3 @@ def main() -> None:
     figures = {row: {**found, **by_row[row]} for row, found in summary(at_a_rate).items()}
     report(figures, {}, options)
     progress(f"{costs(at_a_rate, of_bursts)}. {len(answers)} answers of {max(answers):,} bytes at most.")
-
-
-if __name__ == "__main__":
-    main()

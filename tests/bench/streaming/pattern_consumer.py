@@ -1,6 +1,6 @@
 """New Kafka topics at consumers of a pattern: `PatternConsumer`, and `subscribe("^...")` in three ways, in one run.
 
-python -m tests.bench.streaming.pattern_consumer --births 20 --topics 1000
+make bench SUITE=pattern-consumer BENCH="--births 20 --topics 1000"
 """
 
 import json

@@ -4,7 +4,7 @@ The job's own latency is that of the same topics in the same run: from the recor
 consumer. Later messages go to the official client as well, which subscribes to the same topics by name in a group of
 its own.
 
-python -m tests.bench.streaming.rocketmq [--topics 60] [--later 200] [--burst 500]
+make bench SUITE=rocketmq BENCH="[--topics 60] [--later 200] [--burst 500]"
 """
 
 import asyncio
@@ -152,7 +152,3 @@ class LiteBench:
         born = change.source["timestamp"] / 1_000
         self._births[change.row.lite_topic] = born
         self._jobs[change.row.lite_topic] = time.time() - born
-
-
-if __name__ == "__main__":
-    main()

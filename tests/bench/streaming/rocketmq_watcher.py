@@ -3,7 +3,7 @@
 Kafka, RocketMQ and the watcher share the cores of this machine. A start is measured from the launch of the process;
 births and ends from before the request until a consumer of Kafka has the event.
 
-python -m tests.bench.streaming.rocketmq_watcher [--topics 100000] [--idle 60] [--births 50] [--ends 5]
+make bench SUITE=rocketmq-watcher BENCH="[--topics 100000] [--idle 60] [--births 50] [--ends 5]"
 """
 
 import asyncio
@@ -231,7 +231,3 @@ class WatcherBench:
 
     def _note(self, name: str, figures: dict[str, float]) -> None:
         self.figures |= {f"{name}: {figure}": value for figure, value in figures.items()}
-
-
-if __name__ == "__main__":
-    main()

@@ -4,7 +4,7 @@ The no-op comes three times: as it is, which only counts; passing each event on;
 The job comes twice: as it is, and on Spark's defaults where it has chosen otherwise for speed. The suite `delivery`
 compares it with the job that delivers at least once.
 
-    python -m tests.bench.streaming.run --rounds 3
+    make bench SUITE=job BENCH="--rounds 3"
 
 A machine is not equally fast all the time, so the systems run side by side and take turns of some seconds, while the
 others are stopped; a ratio is that of two neighbouring turns. Each round has processes of its own.
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Any, Self
 
 from streaming.local.broker import Broker
 from tests.bench.command import arguments, broker_and_folder, by_column, progress, show
@@ -208,7 +208,7 @@ def report(figures: Figures, wrong: Mapping[str, str], options: argparse.Namespa
         raise SystemExit("\n".join(f"{system} has no figures: {reason}" for system, reason in wrong.items()))
 
 
-def run_arguments(description: str | None) -> argparse.ArgumentParser:
+def run_arguments(description: str | None, **others: tuple[Any, str]) -> argparse.ArgumentParser:
     return arguments(
         description,
         rounds=(2, "processes of each system"),
@@ -219,6 +219,7 @@ def run_arguments(description: str | None) -> argparse.ArgumentParser:
         alone=(12, "events of a turn that come alone"),
         rate=(20.0, "events per second while latency is measured"),
         warm_up=(240.0, "seconds at that rate before the first turn"),
+        **others,
     )
 
 
@@ -236,7 +237,3 @@ def main() -> None:
         if options.former is not None:
             systems = [JOB, System("former release", [options.former, "run"])]
         report(*compare(systems, options), options)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """What a micro-batch costs as more is stored: topics, patterns, parents, shards; lazy, eager and mixed.
 
-    python -m tests.bench.streaming.scale --rounds 3
+    make bench SUITE=scale BENCH="--rounds 3"
 
 Each case is a process of the job that is first filled. Then it gets batches of new topics into the idle job (lazy), a
 client that asks for a selective pattern and leaves again (eager), and batches of new topics among requests of known
@@ -184,7 +184,3 @@ def main() -> None:
         for figures, smallest in zip(rounds, found[SMALL.name], strict=True):
             figures["lazy / smallest"] = figures["lazy ms"] / smallest["lazy ms"]
     show({case: by_column(rounds) for case, rounds in found.items()}, "median over rounds", as_json=options.json)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,7 @@
 Each command is a `reexpand` of some release; they take turns on jobs of their own. With `--standby` a further job takes
 part: a second driver stands by beside the one that is killed.
 
-python -m tests.bench.streaming.starts --kills 20 [--standby] [--command DIR/.venv/bin/reexpand DIR/.venv/bin/reexpand]
+make bench SUITE=starts BENCH="--kills 20 [--standby] [--command DIR/.venv/bin/reexpand DIR/.venv/bin/reexpand]"
 """
 
 import json
@@ -147,7 +147,3 @@ class RelievedJob(KilledJob):
         job = self._driver("--standby")
         assert eventually(lambda: "standing by" in job.said(), START_SECONDS, POLL_SECONDS), job.said()
         return job
-
-
-if __name__ == "__main__":
-    main()
