@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -12,11 +13,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from confluent_kafka import Producer
+
 from streaming.local.broker import Broker
 from streaming.oracle import Effective
 from tests.chaos.judge import Judge, Verdict
 from tests.chaos.load import CANARIES, HOT, OPTIONS, Load, beginning, topic
-from tests.chaos.model import Proof, StruckIdleError
+from tests.chaos.model import Proof, Struck, StruckIdleError
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, Job, OpenTransactions, Streams
 from tests.support.topics import delete, topics
@@ -131,6 +134,21 @@ class Stage:
             assert text in sentence, f"{text!r} is not said: {sentence}"
         return self._without_names(sentence)
 
+    def ending(self, seconds: float) -> str:
+        """Return how a failed task ends the job within some seconds: exit code and sentence; nothing if it goes on."""
+        try:
+            self.running.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return ""
+        return f"exit 1: {shortened(self.ends_with(self.running, 1, in_a_task=True))}"
+
+    def survives(self, proof: Proof, outcome: str = "goes on", seconds: float = 5) -> Struck:
+        """Return that the job lives on, or how it has ended and was started again."""
+        said = self.ending(seconds)
+        if said:
+            self.start()
+        return Struck(proof, f"{said}; next start goes on" if said else outcome)
+
     def is_refused(self, code: int, *texts: str, options: tuple[str, ...] = ()) -> str:
         """Check that a start is refused and writes nothing; return what it says."""
         before = self.written()
@@ -181,6 +199,15 @@ class Stage:
     def written(self) -> dict[int, int]:
         """Return the ends of the updates topic, with what is not committed."""
         return self.streams.ends(self.streams.settings.updates, committed=False)
+
+    def letters(self) -> Counter[str]:
+        """Return the number of dead letters by reason."""
+        return Counter(letter["reason"] for letter in self.streams.dead_letters())
+
+    def producer(self, **options: str | int) -> Producer:
+        """Return a producer beside the load, with options that have underscores for dots."""
+        given = {name.replace("_", "."): value for name, value in options.items()}
+        return Producer({"bootstrap.servers": self.streams.bootstrap_servers, "log_level": 0, **given})
 
     def planned(self, number: int) -> dict[str, Any]:
         """Return the offsets up to which a micro-batch reads, by topic and partition."""

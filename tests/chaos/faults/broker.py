@@ -1,6 +1,5 @@
 """The Kafka broker is away, or silent."""
 
-import subprocess
 import time
 
 from tests.chaos.model import Struck, fault
@@ -16,7 +15,7 @@ PAUSE_SECONDS = 45
 def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.broker.stop, stage.broker.start, kafka=False)
     stage.broker.start()
-    return _goes_on(stage, Struck(proof, "goes on"))
+    return stage.survives(proof)
 
 
 @fault("broker-killed", "SIGKILL to the broker, three times, started again each time", survivable=True)
@@ -27,7 +26,7 @@ def _(stage: Stage) -> Struck:
         time.sleep(3)
         stage.broker.kill()
         stage.broker.start()
-    return _goes_on(stage, Struck(proof, "goes on"))
+    return stage.survives(proof)
 
 
 @fault("broker-silent", f"SIGSTOP to the broker for {PAUSE_SECONDS} s", survivable=True)
@@ -35,7 +34,7 @@ def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.broker.pause, stage.broker.resume, kafka=False)
     time.sleep(PAUSE_SECONDS)
     stage.broker.resume()
-    return _goes_on(stage, Struck(proof, "goes on"))
+    return stage.survives(proof)
 
 
 @fault("broker-down", f"the broker is killed, and down for {DOWN_SECONDS} s", "start the job if it has ended")
@@ -43,7 +42,7 @@ def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.broker.kill, stage.broker.start, kafka=False)
     time.sleep(DOWN_SECONDS)
     stage.broker.start()
-    return _goes_on(stage, Struck(proof, "goes on"))
+    return stage.survives(proof)
 
 
 @fault("broker-late", f"the job is started {ABSENT_SECONDS} s before the broker")
@@ -70,14 +69,3 @@ def _(stage: Stage) -> Struck:
     seconds = time.monotonic() - begun
     stage.start()
     return Struck(proof, f"exit 1 after {seconds:.0f} s: {shortened(sentence)}")
-
-
-def _goes_on(stage: Stage, struck: Struck) -> Struck:
-    """Return the outcome: that the job lives on, or how it has ended and was started again."""
-    try:
-        stage.running.process.wait(5)
-    except subprocess.TimeoutExpired:
-        return struck
-    sentence = stage.ends_with(stage.running, 1, in_a_task=True)
-    stage.start()
-    return Struck(struck.proof, f"exit 1: {shortened(sentence)}; next start goes on")

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator
 
 from confluent_kafka import KafkaException, Producer
@@ -20,11 +19,6 @@ DAMAGED = 3_000
 HOT_EVENTS = 30_000
 BACKLOG = 100_000
 HOUR_MS = 3_600_000
-
-
-def _letters(stage: Stage) -> Counter[str]:
-    """Return the number of dead letters by reason."""
-    return Counter(letter["reason"] for letter in stage.streams.dead_letters())
 
 
 @fault(
@@ -57,9 +51,8 @@ def _(stage: Stage) -> Struck:
     survivable=True,
 )
 def _(stage: Stage) -> Struck:
-    before = _letters(stage)
-    options = {"bootstrap.servers": stage.streams.bootstrap_servers, "message.max.bytes": 1_048_000, "log_level": 0}
-    producer = Producer(options)
+    before = stage.letters()
+    producer = stage.producer(message_max_bytes=1_048_000)
     for number in range(20):
         value = replace("t", parent=HOT, client=f"large{number}", group="large", filler="x" * 1_010_000)
         producer.produce(stage.streams.settings.subscription_events, json.dumps(value), "large")
@@ -70,7 +63,7 @@ def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
     stage.start()
     stage.answers()
-    found = _letters(stage) - before
+    found = stage.letters() - before
     assert found[Reason.VALUE_TOO_LARGE] == 20, found
     assert found[Reason.NAME_TOO_LONG] >= 20, found
     return Struck(proof, "40 dead letters with their reason")
@@ -105,12 +98,7 @@ def _(stage: Stage) -> Struck:
     number = stage.streams.settings.topic_events
 
     def writes(label: str, count: int, suffix: str = "") -> Producer:
-        options = {
-            "bootstrap.servers": stage.streams.bootstrap_servers,
-            "transactional.id": f"{name}{suffix}",
-            "log_level": 0,
-        }
-        producer = Producer(options)
+        producer = stage.producer(transactional_id=f"{name}{suffix}")
         producer.init_transactions(30)
         producer.begin_transaction()
         for each in range(count):

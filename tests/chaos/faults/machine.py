@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.model import Struck, fault
-from tests.chaos.stage import SETTLE_SECONDS, Stage, shortened
+from tests.chaos.stage import SETTLE_SECONDS, Stage
 from tests.support.processes import eventually, resident_bytes
 from tests.support.running_job import POLL_SECONDS
 
@@ -39,13 +39,6 @@ def _fill(folder: Path) -> Path:
                 return file
 
 
-def _ends(stage: Stage) -> str:
-    """Wait until the job ends because of the fault, and return its exit code and sentence, shortened."""
-    process = stage.running.process
-    assert eventually(lambda: process.poll() is not None, SETTLE_SECONDS, POLL_SECONDS), "the job goes on"
-    return f"exit {process.returncode}: {shortened(stage.ends_with(stage.running, 1, in_a_task=True))}"
-
-
 @fault("disk-full-checkpoint", "the file system of the checkpoint is full", "make room, and start the job")
 def _(stage: Stage) -> Struck:
     stage.stop()
@@ -59,7 +52,8 @@ def _(stage: Stage) -> Struck:
         stage.load.go()
         stage.answers()
         proof = stage.strikes(lambda: _fill(folder))
-        said = _ends(stage)
+        said = stage.ending(SETTLE_SECONDS)
+        assert said, "the job goes on"
         (folder / "filler").unlink()
         stage.start()
         stage.answers()
@@ -90,13 +84,11 @@ def _(stage: Stage) -> Struck:
         stage.answers()
         proof = stage.strikes(lambda: _fill(folder))
         stage.burst(BURST // 10)
-        if eventually(lambda: not stage.is_up, 30, POLL_SECONDS):
-            said = _ends(stage)
-        else:
-            said = "goes on"
+        said = stage.ending(30)
+        if not said:
             stage.running.kill()
     stage.start()
-    return Struck(proof, f"{said}; with room again, the next start goes on")
+    return Struck(proof, f"{said or 'goes on'}; with room again, the next start goes on")
 
 
 @fault(
@@ -115,13 +107,11 @@ def _(stage: Stage) -> Struck:
         (group / "memory.limit_in_bytes").write_text(str(SPARE_MEMORY_BYTES))
         stage.burst(BURST)
         proof = stage.proof()
-        if eventually(lambda: not stage.is_up, 45, POLL_SECONDS):
-            said = _ends(stage)
-        else:
-            said = "goes on"
+        said = stage.ending(45)
+        if not said:
             stage.running.kill()
         stage.start()
     finally:
         eventually(lambda: not (group / "cgroup.procs").read_text().strip(), 30, POLL_SECONDS)
         group.rmdir()
-    return Struck(proof, f"{said}; the next start without the cap goes on")
+    return Struck(proof, f"{said or 'goes on'}; the next start without the cap goes on")

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from http.client import HTTPConnection
 from random import Random
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message
 
 from streaming.local.server import free_port
 from streaming.records.model import Stream
@@ -83,8 +83,7 @@ def _send_good(stage: Stage, events: int) -> None:
 
 def _send_hostile(stage: Stage, random: Random, records: Iterable[Sent], sent: Counter[Stream]) -> None:
     """Send hostile records from a producer of their own."""
-    options = {"bootstrap.servers": stage.streams.bootstrap_servers, "message.max.bytes": 1_048_000, "log_level": 0}
-    producer = Producer(options)
+    producer = stage.producer(message_max_bytes=1_048_000)
     for stream, value in records:
         producer.produce(stage.streams.name(stream), value, f"{HOSTILE_KEY}{random.randrange(9)}")
         producer.poll(0)
@@ -123,11 +122,6 @@ def _wait_for(stage: Stage, latencies: Latencies, good_events: int) -> None:
     assert len(latencies.seconds) == good_events, f"{len(latencies.seconds):,} of {good_events:,} good events arrived"
 
 
-def _letters(stage: Stage) -> Iterator[str]:
-    reasons = Counter(letter["reason"] for letter in stage.streams.dead_letters())
-    yield from (f"{count:,} {reason}" for reason, count in reasons.most_common(3))
-
-
 @fault(
     "hostile-tenant",
     f"a second producer sends {_ROUNDS} times every kind of hostile record, mutations and random bytes "
@@ -140,9 +134,8 @@ def _(stage: Stage) -> Struck:
     p50, p99, worst = (latencies.percentile(share) for share in (0.5, 0.99, 1.0))
     measured = f"p50 {p50:.2f} s, p99 {p99:.2f} s, worst {worst:.2f} s"
     assert p99 <= BEARABLE_SECONDS, f"good events wait too long: {measured}"
-    return Struck(
-        proof, f"{sent.total():,} hostile records; good events: {measured}; dead letters: {', '.join(_letters(stage))}"
-    )
+    letters = ", ".join(f"{count:,} {reason}" for reason, count in stage.letters().most_common(3))
+    return Struck(proof, f"{sent.total():,} hostile records; good events: {measured}; dead letters: {letters}")
 
 
 HALF_OPEN = 1_200
@@ -231,7 +224,7 @@ def _wide_question(port: int) -> str:
 
 def _largest_wait(stage: Stage, name: str, attack: Callable[[], str]) -> tuple[float, str, str]:
     """Attack next to good events; return their largest latency, what the attacker saw, and the dead letters."""
-    before = Counter(letter["reason"] for letter in stage.streams.dead_letters())
+    before = stage.letters()
     latencies, waits = Latencies(stage), _Waits(stage, name)
     latencies.start()
     time.sleep(1)
@@ -245,7 +238,7 @@ def _largest_wait(stage: Stage, name: str, attack: Callable[[], str]) -> tuple[f
     finally:
         waits.end()
         latencies.end()
-    letters = Counter(letter["reason"] for letter in stage.streams.dead_letters()) - before
+    letters = stage.letters() - before
     return latencies.percentile(1), seen, ", ".join(f"{count:,} {reason}" for reason, count in letters.items())
 
 

@@ -2,12 +2,11 @@
 
 import os
 import signal
-import subprocess
 import time
 from contextlib import suppress
 
 from tests.chaos.model import Struck, fault
-from tests.chaos.stage import Stage, shortened
+from tests.chaos.stage import Stage
 
 ROUNDS = 8
 
@@ -31,13 +30,7 @@ def _(stage: Stage) -> Struck:
         time.sleep(2)
         _kill(stage)
     time.sleep(1)
-    try:
-        stage.running.process.wait(5)
-    except subprocess.TimeoutExpired:
-        return Struck(proof, "Spark starts others, and runs their tasks again")
-    sentence = stage.ends_with(stage.running, 1, in_a_task=True)
-    stage.start()
-    return Struck(proof, f"exit 1: {shortened(sentence)}; next start goes on")
+    return stage.survives(proof, "Spark starts others, and runs their tasks again")
 
 
 @fault("workers-never-live", "SIGKILL to all Python workers every 50 ms for 10 s", "start the job", survivable=True)
@@ -49,13 +42,7 @@ def _(stage: Stage) -> Struck:
             time.sleep(0.05)
 
     proof = stage.strikes(blow)
-    try:
-        stage.running.process.wait(10)
-    except subprocess.TimeoutExpired:
-        return Struck(proof, "Spark goes on with others")
-    sentence = stage.ends_with(stage.running, 1, in_a_task=True)
-    stage.start()
-    return Struck(proof, f"exit 1: {shortened(sentence)}; next start goes on")
+    return stage.survives(proof, "Spark goes on with others", seconds=10)
 
 
 def _kill(stage: Stage) -> None:
