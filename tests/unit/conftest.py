@@ -2,11 +2,10 @@
 
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from matcher import selectors
+from tests.support.selector_kinds import offered
 
 
 @pytest.fixture
@@ -32,12 +31,5 @@ class MinLength:
 @pytest.fixture
 def min_length() -> Iterator[None]:
     """Install a package that offers the selector kind `MIN_LENGTH`."""
-    offered = EntryPoints([EntryPoint("MIN_LENGTH", f"{__name__}:MinLength", selectors.GROUP)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EntryPoint, "load", lambda _: MinLength)
-        patch.setattr(selectors, "entry_points", lambda *, group: offered.select(group=group))
-        for cache in (selectors._factory, selectors._offered):
-            cache.cache_clear()
+    with offered("MIN_LENGTH", MinLength):
         yield
-    for cache in (selectors._factory, selectors._offered):
-        cache.cache_clear()

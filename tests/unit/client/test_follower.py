@@ -18,6 +18,7 @@ from streaming.client import (
 )
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
+from tests.support.threads import beside_readers
 from tests.support.update_records import add, gone, remove
 
 PARTITIONS = 4
@@ -195,27 +196,18 @@ def test_a_callback_may_close_the_client(broker: Simulated) -> None:
 
 def test_many_threads_ask_a_client_that_reads(broker: Simulated) -> None:
     """While rows are only added, a row once seen stays."""
-    done = threading.Event()
-    failures: list[str] = []
+    seen = threading.local()
     with broker.client() as client:
 
         def ask() -> None:
-            seen = 0
-            while not done.is_set():
-                found = len(client.topics("p", "g", "c"))
-                if found < seen or len(client.subscribers("p", "t0")) > 1:
-                    failures.append(f"{found} after {seen}")
-                seen = found
+            found = len(client.topics("p", "g", "c"))
+            assert found >= getattr(seen, "rows", 0)
+            assert len(client.subscribers("p", "t0")) <= 1
+            seen.rows = found
 
-        readers = [threading.Thread(target=ask) for _ in range(4)]
-        for reader in readers:
-            reader.start()
-        for start in range(0, 2_000, 200):
-            broker.write(*(add(f"t{number}") for number in range(start, start + 200)))
-        try:
+        def write() -> None:
+            for start in range(0, 2_000, 200):
+                broker.write(*(add(f"t{number}") for number in range(start, start + 200)))
             until(client, 2_000)
-        finally:
-            done.set()
-            for reader in readers:
-                reader.join()
-    assert failures == []
+
+        beside_readers(write, ask)

@@ -1,14 +1,11 @@
 """One thread changes the relation while many read it: no answer shows half an update."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from streaming.client import Relation
+from tests.support.threads import beside_readers
 from tests.support.update_records import add, gone, remove
 
-READERS = 4
 ROUNDS = 60
 TOPICS = [f"t{number}" for number in range(12)]
 
@@ -17,20 +14,18 @@ TOPICS = [f"t{number}" for number in range(12)]
 def test_many_threads_ask_while_one_changes() -> None:
     """Permanent rows are in every answer, each row at most once, and no question fails."""
     relation = Relation()
-    done = threading.Event()
     for topic in TOPICS:
         relation.apply(*add(topic, client="stays"))
 
     def ask() -> None:
-        while not done.is_set():
-            for topic in TOPICS:
-                clients = [row.client_id for row in relation.subscribers("p", topic)]
-                assert "stays" in clients
-                assert len(clients) == len(set(clients))
-            assert relation.topics("p", "g", "stays") == set(TOPICS)
-            assert relation.topics("p", "g", "comes") <= set(TOPICS)
-            assert len(TOPICS) <= len(relation) <= len(TOPICS) * 3
-            assert len(TOPICS) <= len(relation.rows()) <= len(TOPICS) * 3
+        for topic in TOPICS:
+            clients = [row.client_id for row in relation.subscribers("p", topic)]
+            assert "stays" in clients
+            assert len(clients) == len(set(clients))
+        assert relation.topics("p", "g", "stays") == set(TOPICS)
+        assert relation.topics("p", "g", "comes") <= set(TOPICS)
+        assert len(TOPICS) <= len(relation) <= len(TOPICS) * 3
+        assert len(TOPICS) <= len(relation.rows()) <= len(TOPICS) * 3
 
     def change() -> None:
         for topic in TOPICS * ROUNDS:
@@ -39,12 +34,5 @@ def test_many_threads_ask_while_one_changes() -> None:
             relation.apply(*remove(topic, client="comes"))
             relation.apply(*gone(topic, client="goes"))
 
-    with ThreadPoolExecutor(READERS) as pool:
-        readers = [pool.submit(ask) for _ in range(READERS)]
-        try:
-            change()
-        finally:
-            done.set()
-        for reader in readers:
-            reader.result()
+    beside_readers(change, ask)
     assert {row.client_id for row in relation.rows()} == {"stays"}

@@ -1,36 +1,11 @@
 """One writer and many readers: readers never fail, and never miss what is there all the time."""
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from matcher import PatternIndex, TopicIndex
+from tests.support.threads import beside_readers
 
 ROUNDS = 300
-READERS = 4
-
-
-def run(write: Callable[[int], None], read: Callable[[], None]) -> None:
-    """Let one thread write and others read until it is done; the first failure of any is raised."""
-    done = threading.Event()
-
-    def reader() -> None:
-        while not done.is_set():
-            read()
-
-    with ThreadPoolExecutor(READERS) as pool:
-        readers = [pool.submit(reader) for _ in range(READERS)]
-        try:
-            for number in range(ROUNDS):
-                write(number)
-        finally:
-            done.set()
-    for each in readers:
-        each.result()
-
-
 PREFIXED = "a.bcdefghijklmno"
 ASKED = [
     # a dialect, a topic, patterns that match it and stay, patterns that come and go
@@ -60,17 +35,18 @@ def test_readers_of_a_pattern_index(
     for pattern, policy in staying:
         assert index.add(pattern, "stays", policy=policy)
 
-    def write(_: int) -> None:
-        for pattern, policy in passing + staying:
-            index.add(pattern, "passes", policy=policy)
-        for pattern, policy in passing + staying:
-            index.remove(pattern, "passes", policy=policy)
+    def write() -> None:
+        for _ in range(ROUNDS):
+            for pattern, policy in passing + staying:
+                index.add(pattern, "passes", policy=policy)
+            for pattern, policy in passing + staying:
+                index.remove(pattern, "passes", policy=policy)
 
     def read() -> None:
         assert index.match(topic).count("stays") == len(staying)
         assert sum(value == "stays" for _, value in index.match_patterns(topic)) == len(staying)
 
-    run(write, read)
+    beside_readers(write, read)
     assert sorted(index.match(topic)) == ["stays"] * len(staying)
 
 
@@ -84,13 +60,14 @@ def test_readers_of_a_topic_index() -> None:
     for topic in staying:
         index.add(topic)
 
-    def write(number: int) -> None:
-        for topic in passing:
-            index.add(topic)
-            index.add(f"{topic}__{number}")
-        for topic in passing:
-            index.remove(topic)
-            index.remove(f"{topic}__{number}")
+    def write() -> None:
+        for number in range(ROUNDS):
+            for topic in passing:
+                index.add(topic)
+                index.add(f"{topic}__{number}")
+            for topic in passing:
+                index.remove(topic)
+                index.remove(f"{topic}__{number}")
 
     def read() -> None:
         assert staying <= set(index.expand("**"))
@@ -98,5 +75,5 @@ def test_readers_of_a_topic_index() -> None:
         assert {"a__b__c"} <= set(index.expand("a__**__c"))
         assert "a__b" in index
 
-    run(write, read)
+    beside_readers(write, read)
     assert set(index.expand("**")) == staying

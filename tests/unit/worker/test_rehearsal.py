@@ -4,13 +4,11 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from matcher import selectors
 from streaming.errors import EntriesLethal
 from streaming.state import policy
 from streaming.tuning import Tuning
@@ -19,6 +17,7 @@ from streaming.worker.rehearsal import Fate, KeyWork, Rehearsal, lethal_entries
 from streaming.worker.rows import InputRow, InputRows
 from tests.support.events import WILD, created, replace
 from tests.support.lethal import KIND, Lethal
+from tests.support.selector_kinds import offered
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Memories
 from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, row, work
@@ -29,19 +28,10 @@ CONFIG = WorkerConfig(NAMES)
 
 
 @pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package that offers the lethal kind is installed."""
-    offered = EntryPoints([EntryPoint(KIND, f"{Lethal.__module__}:Lethal", selectors.GROUP)])
-    monkeypatch.setattr(selectors, "entry_points", lambda *, group: offered.select(group=group))
-    _forget_kinds()
-    yield
-    _forget_kinds()
+def _installed() -> Iterator[None]:
+    with offered(KIND, Lethal):
+        yield
     policy._COMPILED.clear()
-
-
-def _forget_kinds() -> None:
-    for known in (selectors._offered, selectors._factory):
-        known.cache_clear()
 
 
 SUBSCRIBED = [row(GROUPS, WILD), row(SUBSCRIPTIONS, replace("*", selector=SELECTOR))]

@@ -1,0 +1,25 @@
+"""One thread writes while others read."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+READERS = 4
+
+
+def beside_readers(write: Callable[[], None], read: Callable[[], None]) -> None:
+    """Write while other threads read again and again; the first failure of any is raised."""
+    done = threading.Event()
+
+    def reader() -> None:
+        while not done.is_set():
+            read()
+
+    with ThreadPoolExecutor(READERS) as pool:
+        readers = [pool.submit(reader) for _ in range(READERS)]
+        try:
+            write()
+        finally:
+            done.set()
+    for each in readers:
+        each.result()
