@@ -6,7 +6,6 @@ from streaming.records.model import Source
 from streaming.records.updates import Op
 from streaming.state.client import Ignored
 from tests.support.events import (
-    DELETED,
     EXCLUSIVE,
     WILD,
     Event,
@@ -21,7 +20,6 @@ from tests.support.events import (
     replace,
     superseded,
     told,
-    wildcard,
 )
 from tests.support.states import decode, encode
 from tests.support.story import (
@@ -196,13 +194,6 @@ def test_the_cause_is_the_event_of_the_holder(before: list[Event], events: list[
 # Groups and their models.
 
 
-def test_exclusive_is_a_matter_of_one_group() -> None:
-    story = Story(EXCLUSIVE, exclusive(group="h"), wildcard(group="i"), T)
-    story.then(replace("*"), *(replace("*", client=name, group=group) for group in "ghi" for name in "de"))
-    held = {(update.subscriber.group, update.subscriber.client_id) for update in story.expansion.updates}
-    assert held == {("g", "e"), ("h", "e"), ("i", "d"), ("i", "e")}
-
-
 @pytest.mark.rule("current-attributes")
 def test_a_group_that_becomes_exclusive_keeps_the_newest_client_of_each_topic() -> None:
     story = Story(WILD, replace("*"), replace("a", client="d"), *AB)
@@ -213,14 +204,6 @@ def test_a_group_that_becomes_exclusive_keeps_the_newest_client_of_each_topic() 
     assert story.then(EXCLUSIVE, replace("b", client="e"), created("c")) == {
         evicted("a", "*"), evicted("b", "*"), subscribed("b", "b", client="e"), added("c", "*"),
     }  # fmt: skip
-
-
-def test_a_literal_group_can_be_exclusive() -> None:
-    """A group that is forgotten is shared."""
-    literal = attributes(model="Exclusive")
-    story = Story(literal, replace("a", "b"), replace("b", "*", client="d"))
-    assert story.then(*AB) == {added("a", "a"), added("b", "b", client="d")}
-    assert story.then(DELETED) == {regrouped("b", "b")}
 
 
 def test_another_mode_may_have_another_newest_client() -> None:

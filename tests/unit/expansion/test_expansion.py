@@ -4,7 +4,7 @@ import pytest
 
 from streaming.records.model import LITE, Place, Reason, Source
 from streaming.records.routing import Routing
-from streaming.records.subscribers import ClientKey, SubscriberKey
+from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Op
 from streaming.state import Shard, ShardDelta, ShardState
 from streaming.state.client import Ignored, LastRequest
@@ -50,13 +50,6 @@ def test_several_matching_entries_give_one_update() -> None:
     assert story.then(drop("*__x")) == {unsubscribed("a__x", "*__x")}
     assert story.then(add("*__x")) == {subscribed("a__x", "*__x")}
     assert story.then(drop("b__*", "*__x")) == {unsubscribed("a__x", "*__x"), unsubscribed("b__x", "*__x", "b__*")}
-
-
-def test_clients_of_one_name_in_two_groups_are_two_clients() -> None:
-    story = Story(WILD, replace("*"), replace("*", client="d"), replace("t", group="h"))
-    story.then(created("t"))
-    subscribers = {update.subscriber for update in story.expansion.updates}
-    assert subscribers == {SubscriberKey("g", "c"), SubscriberKey("g", "d"), SubscriberKey("h", "c")}
 
 
 # Topics: the lazy path.
@@ -165,24 +158,6 @@ def test_a_pair_is_compared_before_and_after_all_events(
 ) -> None:
     """New topics meet the new entries, deleted topics the former ones."""
     assert Story(*before).then(*events) == said
-
-
-@pytest.mark.rule("order-of-inputs")
-@pytest.mark.parametrize(
-    "batches",
-    [
-        [[WILD], [replace("*")], [created("t")]],
-        [[replace("*")], [WILD], [created("t")]],
-        [[replace("*")], [created("t")], [WILD]],
-        [[created("t")], [replace("*")], [WILD]],
-        [[created("t")], [WILD], [replace("*")]],
-        [[created("t")], [WILD, replace("*")]],
-    ],
-)
-def test_the_order_of_the_streams_does_not_matter(batches: list[list[Event]]) -> None:
-    story = Story()
-    updates = [said for batch in batches for said in story.then(*batch)]
-    assert [(said.op, said.topic, said.patterns) for said in updates] == [(Op.ADD, "t", ("*",))]
 
 
 # Groups: the attributes in force decide, whenever they come.
@@ -345,16 +320,6 @@ def test_a_set_without_a_valid_entry_is_refused() -> None:
     assert problem.message.startswith("the request is refused, since no entry is valid: ")
     assert story.interest().entries == {(LITE, "t")}
     assert story.ignored == {}
-
-
-@pytest.mark.rule("inner-multi")
-def test_an_inner_multi_segment_wildcard_is_an_option() -> None:
-    """Without it the pattern is invalid; with it both paths understand it."""
-    assert len(Story(WILD, replace("**__c")).expansion.problems) == 1
-    story = Story(WILD, replace("**__c"), shard=Shard("p", inner_multi=True))
-    assert story.expansion.problems == []
-    assert story.then(created("a__b__c")) == {added("a__b__c", "**__c")}
-    assert story.then(replace("**__c", client="d")) == {subscribed("a__b__c", "**__c", client="d")}
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -91,7 +91,7 @@ def test_the_message_names_client_group_number_and_remedy() -> None:
     assert story.ignored == {}
 
 
-@pytest.mark.rule("beyond-quota", "quota-counts-topics", "counted-topics", "quota-and-resync")
+@pytest.mark.rule("beyond-quota", "quota-counts-topics", "counted-topics", "quota-and-resync", "quota-of-everything")
 @pytest.mark.parametrize(
     ("before", "events", "held", "refusals"),
     [
@@ -254,14 +254,6 @@ def test_a_lower_quota_takes_the_newest_topics() -> None:
     assert reported(story) == refused(14)
 
 
-@pytest.mark.rule("quota-values")
-def test_no_quota_limits_nothing() -> None:
-    story = Story(quota(-1), *(created(f"t{number}") for number in range(DEFAULT_QUOTA + 1)))
-    assert len(story.then(replace("*"))) == 2_001
-    assert story.problems == []
-    assert len(story.then(created("u"))) == 1
-
-
 @pytest.mark.rule("unknown-group", "quota-values")
 @pytest.mark.parametrize("group", [(), (LITERAL,)], ids=["unknown", "without the attribute"])
 def test_the_default_is_two_thousand(group: tuple[Event, ...]) -> None:
@@ -270,14 +262,6 @@ def test_the_default_is_two_thousand(group: tuple[Event, ...]) -> None:
     assert story.then(replace(*names)) == set()
     assert reported(story) == refused(len(group) + 2_002)
     assert len(story.then(replace(*names[1:]))) == 2_000
-    assert story.problems == []
-
-
-@pytest.mark.rule("quota-of-everything")
-def test_everything_is_never_refused_nor_capped() -> None:
-    story = Story(ONE, *ABC)
-    assert story.then(replace()) == {subscribed(topic) for topic in "abc"}
-    assert story.then(created("d"), created("e")) == {added("d"), added("e")}
     assert story.problems == []
 
 

@@ -19,7 +19,6 @@ from tests.support.events import (
     attributes,
     created,
     deleted,
-    drop,
     leave,
     quota,
     replace,
@@ -119,34 +118,6 @@ def test_a_later_selector_replaces_the_former_over_existing_topics() -> None:
     assert story.ignored == {Ignored.UNCHANGED: 1}
     assert story.then(add("z", client="d", tag="x"), add("z", client="d", tag="y")) == set()
     assert story.ignored[REPLACED] == 2
-
-
-@pytest.mark.rule("no-selector")
-@pytest.mark.parametrize(
-    ("request_", "counts"),
-    [
-        (add("z", tag="x"), True),
-        (drop("z", tag="x"), True),
-        (drop("z", client="d", tag="x"), True),
-        (add("z"), False),
-        (leave(client="d", tag="x"), False),
-        (replace("*", version=4, tag="x"), False),
-        (add("a*", tag="x"), False),
-    ],
-    ids=["add", "remove", "unknown client", "none", "leave", "stale", "no pattern"],
-)
-def test_any_request_that_is_applied_may_set_a_selector(request_: Event, counts: bool) -> None:  # noqa: FBT001
-    story = Story(WILD, replace("*", version=5), created("t", tags="y"))
-    assert story.then(request_) == ({deselected("t", "*")} if counts else set())
-
-
-@pytest.mark.rule("lasting-selector")
-def test_a_selector_stays_when_its_client_leaves() -> None:
-    """Also when it was the last."""
-    story = Story(WILD, replace("*", tag="x"))
-    story.then(leave())
-    story.then(replace("*", client="d"))
-    assert story.then(created("a", tags="y"), created("b", tags="x")) == {added("b", "*", client="d")}
 
 
 @pytest.mark.rule("revoked-selector")

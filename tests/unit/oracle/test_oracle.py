@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import permutations
 from random import Random
 from typing import Any, NamedTuple
 
@@ -138,6 +139,12 @@ CASES: dict[str, list[Step]] = {
     "inner multi is an option": [
         world(WILD, replace("a__**__z"), created("a__b__z"), rows=set()),
         world(WILD, replace("a__**__z"), created("a__b__z"), inner_multi=True, rows={"c a__b__z"}),
+        batch(replace("**__z", client="d"), rows={"c a__b__z", "d a__b__z"}),
+    ],
+    "the order of inputs does not matter": [
+        step
+        for first, second, third in permutations([WILD, replace("*"), created("a")])
+        for step in (world(first), batch(second), batch(third, rows={"c a"}))
     ],
     # Notations.
     "a notation says how entries are read and delivered": [
@@ -230,6 +237,8 @@ CASES: dict[str, list[Step]] = {
         world(WILD, created("a", tags="red"), created("b", tags="blue"), replace("*", tag="red")),
         batch(replace("*", client="d"), rows={"c a", "d a"}),
         batch(drop("z", client="e", tag="blue"), rows={"c b", "d b"}),
+        batch(add("z", client="d", tag="red"), rows={"c a", "d a"}),
+        batch(drop("z", client="d", tag="blue"), rows={"c b", "d b"}),
         batch(
             replace("*", group="other"),
             attributes(WILDCARD, group="other"),
@@ -241,6 +250,7 @@ CASES: dict[str, list[Step]] = {
         for request in (
             replace("**"),
             replace("**", selector=None),
+            add("z"),
             replace("**", client="d", sql="size >"),
             replace("**", client="d", selector={"type": "XPATH", "expression": "//a"}),
             replace("a*", tag="blue"),  # nothing valid
@@ -248,6 +258,11 @@ CASES: dict[str, list[Step]] = {
             leave(client="d", tag="blue"),
             replace("**", parent="q", tag="blue"),
         )
+    ],
+    "a selector stays when the last client leaves": [
+        world(WILD, *RED_AND_BLUE, replace("*", tag="red"), rows={"c a"}),
+        batch(leave(), rows=set()),
+        batch(replace("*", client="d"), rows={"d a"}),
     ],
     "a bad selector refuses the whole request": [
         world(replace("a"), replace("b", tag="||"), created("a"), created("b"), rows={"c a"}),
@@ -276,7 +291,11 @@ CASES: dict[str, list[Step]] = {
     ],
     "exclusive groups of names and other groups": [
         world(attributes(model="Exclusive"), created("a"), replace("a", client="c"), replace("a", client="d")),
-        batch(replace("a", client="x", group="other"), rows={"d a", "x a of other"}),
+        batch(replace("a", client="c", group="other"), replace("a", client="d", group="other")),
+        batch(attributes(group="third", model="Exclusive"), replace("a", client="c", group="third")),
+        batch(rows={"d a", "c a of other", "d a of other", "c a of third"}),
+        batch(replace("a", client="e", group="third"), rows={"d a", "c a of other", "d a of other", "e a of third"}),
+        batch(UNBOUND, rows={"c a", "d a", "c a of other", "d a of other", "e a of third"}),
     ],
     "a resync keeps its place and a partial add makes newest": [
         world(EXCLUSIVE, created("a"), replace("a", client="c"), replace("a", client="d")),
@@ -359,6 +378,7 @@ CASES: dict[str, list[Step]] = {
             *(created(f"t{number}") for number in range(MANY)),
             rows={f"c t{number}" for number in range(MANY - 1)},
         ),
+        batch(quota(-1), rows={f"c t{number}" for number in range(MANY)}),
         world(WILD, *(created(f"t{number}") for number in range(MANY))),
         batch(replace("*"), rows=set()),
     ],
@@ -506,6 +526,12 @@ CASES: dict[str, list[Step]] = {
 
 @pytest.mark.rule("late-topic-event", case="a topic created after its end lives anew")
 @pytest.mark.rule("forgotten-parents", case="where a silent client has asked is forgotten")
+@pytest.mark.rule("inner-multi", case="inner multi is an option")
+@pytest.mark.rule("lasting-selector", case="a selector stays when the last client leaves")
+@pytest.mark.rule("no-selector", case="only a valid request that may say one changes the selector")
+@pytest.mark.rule("order-of-inputs", case="the order of inputs does not matter")
+@pytest.mark.rule("quota-of-everything", case="everything does not count")
+@pytest.mark.rule("quota-values", case="a group that says nothing has the default quota")
 @pytest.mark.parametrize("system", [Oracle, Simulation])
 @pytest.mark.parametrize("rule", CASES)
 def test_a_case_has_these_rows(rule: str, system: type[Oracle | Simulation]) -> None:
