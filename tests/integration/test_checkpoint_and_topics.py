@@ -56,9 +56,18 @@ class Jobs:
     def settings(self) -> Settings:
         return self.streams.settings.model_copy(update={"shuffle_partitions": 1, **self.changed})
 
-    def works(self, *, accept_topics: bool = False) -> None:
+    def works(self, *, accept_topics: bool = False) -> set[str]:
+        """Read all; return the topics that the client receives."""
         with begun(self.spark, self.settings, accept_topics=accept_topics) as query:
             query.processAllAvailable()
+        last = {message.key(): message.value() for message in self.streams.read(self.settings.updates)}
+        updates = [orjson.loads(value) for value in last.values() if value]
+        return {update["liteTopic"] for update in updates if update["op"] == "ADD"}
+
+    def goes_on(self) -> None:
+        """Read a third topic: all are told then."""
+        born(self.streams, "t3")
+        assert self.works() == {"t1", "t2", "t3"}
 
     def refuses(self, kind: type[ReexpandError], *words: str) -> str:
         """Does not start; what it says."""
@@ -77,12 +86,6 @@ class Jobs:
         changed = {"checkpoint": checkpoint_2, "updates": f"{self.streams.prefix}-updates-2", **changed}
         return Jobs(self.spark, self.streams, {**self.changed, **changed})
 
-    def relation(self) -> set[str]:
-        """The topics that the client receives."""
-        last = {message.key(): message.value() for message in self.streams.read(self.settings.updates)}
-        updates = [orjson.loads(value) for value in last.values() if value]
-        return {update["liteTopic"] for update in updates if update["op"] == "ADD"}
-
 
 @pytest.fixture
 def jobs(spark: SparkSession, streams: Streams) -> Iterator[Jobs]:
@@ -93,8 +96,7 @@ def jobs(spark: SparkSession, streams: Streams) -> Iterator[Jobs]:
     scene.born("p", "t1", "t2")
     scene.sent()
     jobs = Jobs(spark, streams)
-    jobs.works()
-    assert jobs.relation() == {"t1", "t2"}
+    assert jobs.works() == {"t1", "t2"}
     yield jobs
     for query in spark.streams.active:  # one that should not have started
         query.stop()
@@ -117,10 +119,8 @@ def test_the_identity_names_all_topics(jobs: Jobs) -> None:
     assert len({topic["id"] for topic in identity["topics"].values()}) == len(identity["topics"])
     file.write_bytes(orjson.dumps({name: value for name, value in identity.items() if name != "topics"}))
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    born(jobs.streams, "t3")
-    jobs.works()
+    jobs.goes_on()
     assert orjson.loads(file.read_bytes()) == identity
-    assert jobs.relation() == {"t1", "t2", "t3"}
 
 
 def test_an_identity_that_cannot_be_written_stays_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
@@ -154,9 +154,7 @@ def test_a_recreated_input_is_refused(jobs: Jobs) -> None:
     born(jobs.streams, *names)
     said = jobs.refuses(TopicReplaced, f"the topic {topic} was deleted and created again")
     assert "--checkpoint for a new folder and --updates for a new topic" in said
-    other = jobs.anew()
-    other.works()
-    assert other.relation() == names
+    assert jobs.anew().works() == names
 
 
 @pytest.mark.rule("lost-topic")
@@ -166,17 +164,13 @@ def test_a_deleted_topic_is_refused(jobs: Jobs) -> None:
     delete(jobs.streams, settings.updates, settings.dead_letters)
     jobs.refuses(TopicReplaced, f"the topic {settings.updates} does not exist", "Run `reexpand rebuild`")
     jobs.streams.create()
-    other = jobs.anew(updates=settings.updates)  # an empty topic is as good as a new one
-    other.works()
-    assert other.relation() == {"t1", "t2"}
+    assert jobs.anew(updates=settings.updates).works() == {"t1", "t2"}  # an empty topic is as good as a new one
 
 
 @pytest.mark.long
 def test_dead_letters_may_be_deleted(jobs: Jobs) -> None:
     delete(jobs.streams, jobs.settings.dead_letters)
-    born(jobs.streams, "t3")
-    jobs.works()
-    assert jobs.relation() == {"t1", "t2", "t3"}
+    jobs.goes_on()
 
 
 @pytest.mark.long
@@ -194,18 +188,14 @@ def test_restored_topics_are_used_once_they_are_accepted(jobs: Jobs) -> None:
         producer.produce(each.topic() or "", each.value(), each.key(), each.partition() or 0)
     assert producer.flush(60) == 0
     jobs.works(accept_topics=True)
-    born(jobs.streams, "t3")
-    jobs.works()
-    assert jobs.relation() == {"t1", "t2", "t3"}
+    jobs.goes_on()
 
 
 def test_another_updates_topic_is_refused(jobs: Jobs) -> None:
     """Only what changes would be written to it."""
     wanted = f"belongs to the updates topic {jobs.settings.updates}, not to other-updates"
     Jobs(jobs.spark, jobs.streams, {"updates": "other-updates"}).refuses(TopicReplaced, wanted, "Set updates back to")
-    born(jobs.streams, "t3")
-    jobs.works()
-    assert jobs.relation() == {"t1", "t2", "t3"}
+    jobs.goes_on()
 
 
 @pytest.mark.long
@@ -217,9 +207,7 @@ def test_another_kafka_is_refused(jobs: Jobs, own_broker: StartBroker) -> None:
     other.refuses(TopicReplaced, said, "Set bootstrap_servers back")
     other.streams.create()
     other.refuses(TopicReplaced, said, "Set bootstrap_servers back")
-    born(jobs.streams, "t3")
-    jobs.works()
-    assert jobs.relation() == {"t1", "t2", "t3"}
+    jobs.goes_on()
 
 
 @pytest.mark.rule("lost-checkpoint")
@@ -227,9 +215,7 @@ def test_a_new_checkpoint_is_refused_for_updates_of_a_former_one(jobs: Jobs) -> 
     """A row that the former one removed later would stay."""
     shutil.rmtree(jobs.streams.checkpoint)
     jobs.refuses(UpdatesUnknown, f"the updates topic {jobs.settings.updates} contains updates of another one")
-    other = Jobs(jobs.spark, jobs.streams, {"updates": f"{jobs.streams.prefix}-updates-2"})
-    other.works()
-    assert other.relation() == {"t1", "t2"}
+    assert Jobs(jobs.spark, jobs.streams, {"updates": f"{jobs.streams.prefix}-updates-2"}).works() == {"t1", "t2"}
 
 
 @pytest.mark.rule("lost-checkpoint")
@@ -238,8 +224,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused(jobs: Jobs) -> None:
     folder = jobs.streams.checkpoint
     copy = shutil.copytree(folder, folder.with_name("copy"))
     jobs.works()  # a copy of a job that has had nothing to do since is not older
-    born(jobs.streams, "t3")
-    jobs.works()
+    jobs.goes_on()
     latest = folder.rename(folder.with_name("latest"))
     copy.rename(folder)
     jobs.refuses(
@@ -254,8 +239,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused(jobs: Jobs) -> None:
     scene = Scene(jobs.streams)
     scene.gone("p", "t3")
     scene.sent()
-    jobs.works()
-    assert jobs.relation() == {"t1", "t2"}
+    assert jobs.works() == {"t1", "t2"}
 
 
 @pytest.mark.rule("lost-checkpoint")
@@ -277,12 +261,10 @@ def test_a_copy_older_by_a_micro_batch_without_updates_is_refused(jobs: Jobs) ->
 @pytest.mark.long
 def test_a_micro_batch_that_was_not_committed_is_repeated(jobs: Jobs) -> None:
     """Its updates are written, and the checkpoint knows of them."""
-    born(jobs.streams, "t3")
-    jobs.works()
+    jobs.goes_on()
     last = max((jobs.streams.checkpoint / "query/commits").glob("[0-9]*"), key=lambda file: int(file.name))
     last.unlink()
-    jobs.works()
-    assert jobs.relation() == {"t1", "t2", "t3"}
+    assert jobs.works() == {"t1", "t2", "t3"}
 
 
 @pytest.mark.rule("removed-unread")
@@ -297,11 +279,9 @@ def test_records_that_were_removed_unread_are_reported(jobs: Jobs) -> None:
         RecordsLost, "is new, and the inputs are not complete", f"{topic}, partition ", "offsets 0 to 2"
     )
     other = jobs.anew(accept_loss=True)
-    other.works()
-    assert other.relation() == {"t4"}
+    assert other.works() == {"t4"}
     born(jobs.streams, "t5")
-    other.anew(accept_loss=False).works()
-    assert other.relation() == {"t4", "t5"}
+    assert other.anew(accept_loss=False).works() == {"t4", "t5"}
 
 
 @pytest.mark.long
@@ -311,9 +291,7 @@ def test_a_clock_without_its_beginning_is_complete(jobs: Jobs) -> None:
     scene.tick(1)
     scene.sent()
     remove_records(jobs.streams, jobs.settings.clock, 1)
-    other = jobs.anew()
-    other.works()
-    assert other.relation() == {"t1", "t2"}
+    assert jobs.anew().works() == {"t1", "t2"}
 
 
 @pytest.mark.long
@@ -323,9 +301,7 @@ def test_a_new_checkpoint_is_refused_on_compacted_inputs(jobs: Jobs) -> None:
     configure(jobs.streams.bootstrap_servers, {topic: {"cleanup.policy": "compact"}})
     jobs.works()
     jobs.anew().refuses(RecordsLost, f"{topic} is compacted", "--accept-loss")
-    other = jobs.anew(accept_loss=True)
-    other.works()
-    assert other.relation() == {"t1", "t2"}
+    assert jobs.anew(accept_loss=True).works() == {"t1", "t2"}
 
 
 @pytest.mark.long
@@ -474,13 +450,10 @@ def test_what_the_driver_of_a_lost_checkpoint_left_open_is_ended(jobs: Jobs, dri
             lease.acquire(take_over=False)
         if driver == "silent":
             lease._stop.set()
-        anew.works()
-        assert anew.relation() == ({"t1", "t2"} if driver == "alive" else {"t1", "t2", "t3"})
+        assert anew.works() == ({"t1", "t2"} if driver == "alive" else {"t1", "t2", "t3"})
 
 
 def test_a_new_checkpoint_begins_while_a_dead_driver_has_something_open(jobs: Jobs) -> None:
     """Of a job with other topics, so that nobody knows here whether it lives."""
     with left_open(jobs.streams, jobs.settings.clock, "of-another-job"):
-        anew = jobs.anew()
-        anew.works()
-        assert anew.relation() == {"t1", "t2"}
+        assert jobs.anew().works() == {"t1", "t2"}
