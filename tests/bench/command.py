@@ -54,7 +54,6 @@ def broker_and_folder() -> Iterator[tuple[Broker, Path]]:
 
 
 def progress(text: str) -> None:
-    """Print a line on standard error."""
     Console(stderr=True).print(text, markup=False)
 
 

@@ -32,7 +32,6 @@ RESULTS: Final = Path(".reexpand/chaos")
 
 
 def main() -> None:
-    """Play all faults, or those named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", metavar="NAME", help="a fault to play; repeatable; all unless given")
     parser.add_argument("--list", action="store_true", help="print the names of the faults and how they strike")

@@ -201,7 +201,6 @@ class Stage:
         return self.streams.ends(self.streams.settings.updates, committed=False)
 
     def letters(self) -> Counter[str]:
-        """Return the number of dead letters by reason."""
         return Counter(letter["reason"] for letter in self.streams.dead_letters())
 
     def producer(self, **options: str | int) -> Producer:
@@ -216,7 +215,6 @@ class Stage:
         return offsets
 
     def proof(self) -> Proof:
-        """Return the work that is left now."""
         planned, unread = self.running.is_within_a_batch(), self.streams.unread()
         with OpenTransactions(self.streams) as transactions:
             return Proof(planned, unread, transactions.exist())

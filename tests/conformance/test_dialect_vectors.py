@@ -36,7 +36,6 @@ def test_matches(dialect: str) -> None:
 @pytest.mark.rule("lite-invalid", "mqtt-wildcards", "nats")
 @pytest.mark.parametrize("dialect", ["lite", "mqtt", "nats"])
 def test_is_valid(dialect: str) -> None:
-    """Each pattern is valid or not, as recorded; a missing one is not."""
     cases = _without_shares(dialect, [*VECTORS[dialect]["validate"], *VECTORS[dialect].get("null_validate", ())])
     assert [case for case in cases if matcher.is_valid(case[0], dialect) is not case[1]] == []
 
@@ -44,13 +43,11 @@ def test_is_valid(dialect: str) -> None:
 @pytest.mark.rule("nats")
 @pytest.mark.parametrize(("dialect", "section"), [("mqtt", "validate_topic"), ("nats", "validate_publish")])
 def test_topics_are_valid_or_not(dialect: str, section: str) -> None:
-    """Each topic is valid or not, as recorded."""
     valid = matcher.get_dialect(dialect).flaw_of_topic
     assert [case for case in VECTORS[dialect][section] if (valid(case[0]) is None) is not case[1]] == []
 
 
 def test_nats_literal_subjects() -> None:
-    """Each subject is literal or not, as recorded."""
     cases = VECTORS["nats"]["validate_literal"]
     assert [case for case in cases if Nats().is_literal(case[0]) is not case[1]] == []
 
@@ -74,7 +71,6 @@ def test_wamp_matches() -> None:
 
 
 def test_wamp_uris() -> None:
-    """Each URI is valid or not in each mode, as recorded."""
     wrong = [
         (mode, uri, expected)
         for mode, uri, expected in VECTORS["wamp"]["validate"]

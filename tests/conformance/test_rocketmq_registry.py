@@ -20,7 +20,6 @@ SEQUENCES: list[tuple[str, list[list[Any]]]] = json.loads(
 
 
 def events(kind: str, content: Any) -> Iterator[Event]:
-    """Yield what a step is to the job."""
     if kind == "group":
         group, attributes = content
         yield parse_group_event(json.dumps({"group": group, "attributes": attributes}).encode())

@@ -75,7 +75,6 @@ class Target:
 
 
 def size_of(value: Json) -> int:
-    """Return the size of an input in bytes."""
     return len(json.dumps(value, separators=(",", ":")))
 
 

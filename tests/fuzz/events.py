@@ -77,7 +77,6 @@ _MAX_RECORD: Final = 1_000_000  # what Kafka takes unless told otherwise
 
 
 def events(data: bytes) -> None:
-    """Check one parser on one payload."""
     draw = Draw(data)
     kind = draw.number(4)
     payload = (_record, _record, _text, _bytes)[draw.number(4)](draw, kind)

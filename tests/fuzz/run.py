@@ -67,7 +67,6 @@ def _round(name: str, seconds: int) -> Path:
 
 
 def main() -> None:
-    """Fuzz all targets, or those named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("targets", nargs="*", metavar="NAME", help=f"of {', '.join(TARGETS)}; all unless given")

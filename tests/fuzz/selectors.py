@@ -20,7 +20,6 @@ _TAGS: Final = ("a", "|", "||", " ", "b", "*", "Aa", "BB", "\u2003", "\ud800", "
 
 
 def selectors(data: bytes) -> None:
-    """Check one kind of selector."""
     draw = Draw(data)
     (_sql92, _sql92, _tag, _bloom)[draw.number(4)](draw)
 

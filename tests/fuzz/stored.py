@@ -84,7 +84,6 @@ def _edited(draw: Draw, raw: bytes) -> bytes:
 
 
 def _edited_numbers(draw: Draw, raw: bytes) -> bytes:
-    """Change a few numbers of the arrays."""
     data = bytearray(raw)
     position = 12 + int.from_bytes(raw[8:12], "little")
     spots = []

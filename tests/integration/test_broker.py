@@ -95,7 +95,6 @@ def test_what_one_client_writes_the_other_reads(
     write: Callable[[str, str, list[bytes]], None],
     read: Callable[[str, str, int], list[bytes]],
 ) -> None:
-    """Two independent clients write and read the same records."""
     create_topics(broker.bootstrap_servers, [TopicSpec(topic)])
     values = [b"%d" % number for number in range(100)]
     write(broker.bootstrap_servers, topic, values)
@@ -103,7 +102,6 @@ def test_what_one_client_writes_the_other_reads(
 
 
 def test_topics_are_created_once(broker: SharedBroker, topic: str) -> None:
-    """Creating topics again changes nothing and says so."""
     specs = [TopicSpec(topic, 3), TopicSpec(f"{topic}-updates", 2, {"cleanup.policy": "compact"})]
     assert create_topics(broker.bootstrap_servers, specs) == [spec.name for spec in specs]
     assert create_topics(broker.bootstrap_servers, specs) == []
@@ -162,13 +160,11 @@ def test_unsuitable_topics_are_shown_and_mended_on_request(broker: SharedBroker,
 
 
 def test_a_topic_name_that_kafka_refuses_is_reported(broker: SharedBroker) -> None:
-    """The broker's reason reaches the user."""
     with pytest.raises(TopicsUnusable, match="'no spaces' cannot be created"):
         create_topics(broker.bootstrap_servers, [TopicSpec("no spaces")])
 
 
 def test_an_address_without_a_broker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody answers, the error says where and for how long."""
     monkeypatch.setattr(reach, "WAIT_SECONDS", 1.0)
     with pytest.raises(TopicsUnusable, match=r"no Kafka broker answers at 127\.0\.0\.1:1 within 1 s"):
         create_topics("127.0.0.1:1", [TopicSpec("any")])
@@ -192,7 +188,6 @@ def test_a_restart_keeps_data_and_address(own_broker: StartBroker, topic: str, e
 
 
 def test_a_port_that_someone_took_is_replaced(own_broker: StartBroker, topic: str) -> None:
-    """A broker whose port is taken while it is away comes back at another one, with its data."""
     broker = own_broker()
     address = broker.bootstrap_servers
     create_topics(address, [TopicSpec(topic)])
@@ -207,7 +202,6 @@ def test_a_port_that_someone_took_is_replaced(own_broker: StartBroker, topic: st
 def test_a_port_taken_at_the_last_moment_is_replaced(
     own_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When someone is faster between the choice of a port and its use, the broker starts on another one."""
     with socket.create_server((HOST, 0)) as drain:
         number = drain.getsockname()[1]
         choices = iter([number, 0])
@@ -230,7 +224,6 @@ def test_a_second_broker_on_a_folder_is_refused(own_broker: StartBroker, monkeyp
 
 
 def test_nothing_outlives_an_owner_that_is_killed(own_broker: StartBroker, tmp_path: Path) -> None:
-    """SIGKILL of the process that started a broker ends the broker, and frees its folder at once."""
     folder = tmp_path / "kafka"
     script = (
         "import sys, time; from streaming.local.broker import Broker; "
@@ -246,7 +239,6 @@ def test_nothing_outlives_an_owner_that_is_killed(own_broker: StartBroker, tmp_p
 
 
 def test_a_broker_that_crashed_is_started_again(own_broker: StartBroker) -> None:
-    """A broker that ended by itself is noticed, and the same object starts it again at the same address."""
     broker = own_broker()
     address = broker.bootstrap_servers
     assert not broker.wait(0.1)
@@ -258,7 +250,6 @@ def test_a_broker_that_crashed_is_started_again(own_broker: StartBroker) -> None
 
 
 def test_a_paused_broker_answers_again(own_broker: StartBroker) -> None:
-    """A frozen broker keeps its process but does not answer; afterwards it does; and a paused one can be stopped."""
     broker = own_broker()
     broker.pause()
     assert eventually(lambda: not answers(broker.bootstrap_servers, timeout=2))  # another process sends the signal

@@ -70,7 +70,6 @@ class Jobs:
         assert self.works() == {"t1", "t2", "t3"}
 
     def refuses(self, kind: type[ReexpandError], *words: str) -> str:
-        """Does not start; what it says."""
         before = topics(self.streams)
         with pytest.raises(kind) as caught, begun(self.spark, self.settings):
             pytest.fail("it has started")

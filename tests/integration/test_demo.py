@@ -24,7 +24,6 @@ _TIMEOUT_SECONDS = 1_200
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("where", ["one process", "cluster"])
 def test_the_demo_prints_plain_lines_and_leaves_nothing_behind(tmp_path: Path, where: str) -> None:
-    """Plain lines, a passed check, exit code 0, no process left, and nothing but logs in its folder."""
     mark = uuid.uuid4().hex
     demo = subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(tmp_path), where],

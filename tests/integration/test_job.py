@@ -117,7 +117,6 @@ def valid_and_long() -> Iterator[bytes]:
 
 
 def test_records_made_to_end_the_job_are_dead_letters(shared: Shared) -> None:
-    """They are in the first micro-batch, which a restart would repeat."""
     assert Counter(shared.first_letters) == Counter(hostile().values())
     scene = Scene(shared.streams)
     scene.born("harmed", LONG_NAMES[-1])
@@ -265,7 +264,6 @@ def test_metrics_health_and_offsets_of_a_job_that_works(shared: Shared) -> None:
 
 @pytest.mark.rule("isolation-of-entries", "missing-binding", "unknown-dialect", "invalid-entry")
 def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(shared: Shared) -> None:
-    """Each kind of bad record is reported once, with its reason and place; the valid ones around it are applied."""
     streams, before = shared.streams, shared.streams.dead_letters()
     scene, feed = Scene(streams), streams.producer()
     scene.group("wild", "p")

@@ -63,7 +63,6 @@ def test_a_budget_has_who_overdraws_it_wait(spark: SparkSession) -> None:
 def test_micro_batches_under_a_trickle_are_spaced(
     spark: SparkSession, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the longest wait, as the budget is next to nothing; a query that is to stop does not wait."""
     monkeypatch.setattr(sinks, "GRACE_MS", 0)
     settings = streams.settings.model_copy(update={"shuffle_partitions": 1, "pace_cpu": 0.001})
     scene = Scene(streams)

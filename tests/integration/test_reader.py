@@ -13,7 +13,6 @@ from tests.support.brokers import SharedBroker
 
 @pytest.fixture
 def topic(broker: SharedBroker) -> Partition:
-    """A topic of one partition."""
     name = uuid4().hex
     create_topics(broker.bootstrap_servers, [TopicSpec(name, config={"retention.ms": "-1"})])  # its records are old
     return Partition(name, 0)

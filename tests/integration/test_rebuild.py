@@ -62,7 +62,6 @@ def rebuilt(streams: Streams, former: Path, *options: str) -> dict[str, Any]:
 
 @contextmanager
 def in_process(streams: Streams, former: Path, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A rebuild that runs; it is killed at the end."""
     with log.open("ab") as written:
         command = [REEXPAND, *words(streams, former, *options)]
         process = subprocess.Popen(command, stdout=written, stderr=written, start_new_session=True)

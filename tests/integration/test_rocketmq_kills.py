@@ -80,7 +80,6 @@ class PatternClient:
         self.start()
 
     def start(self) -> None:
-        """Start it; what is printed is added."""
         command = consume_command(self._world.rocketmq.endpoints, self._world.streams, "*__acme__**")
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output)

@@ -57,7 +57,6 @@ def parsed(event: Event) -> SingleEvent:
 
 
 def request(event: Event) -> SubscriptionRequest:
-    """Return a parsed request."""
     return read_subscription(event)
 
 

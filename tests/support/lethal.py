@@ -16,7 +16,6 @@ class Lethal:
         """Accept any text."""
 
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
-        """Return True, or never return."""
         match properties.get("deed"):
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)

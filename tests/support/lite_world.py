@@ -31,7 +31,6 @@ class Received:
         self._lock = threading.Lock()
 
     def __call__(self, message: Any) -> None:
-        """Store a message."""
         with self._lock:
             body = message.body.decode()
             self.bodies[message.lite_topic].append(body)

@@ -90,7 +90,6 @@ class Streams:
         return [word for name in wanted for word in (f"--{name.replace('_', '-')}", getattr(self.settings, name))]
 
     def producer(self) -> "Feed":
-        """Return a producer for the input streams."""
         return Feed(self)
 
     def write(self, topic: str, *records: tuple[bytes, bytes | None]) -> None:
@@ -357,7 +356,6 @@ def last_number(log: Path) -> int:
 
 @contextmanager
 def running(streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> Iterator[Job]:
-    """Run a job, and wait until it is ready."""
     with Job(streams, log, *options, command=command) as job:
         yield job.wait_ready()
 

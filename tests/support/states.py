@@ -25,7 +25,6 @@ HOME = COORDINATOR, bucket_of("g")
 
 
 def row(stream: int, payload: Event | bytes | None, offset: int = 0, entry: int = 0) -> InputRow:
-    """Return the row of an entry."""
     return InputRow(stream, 0, offset, entry, 1_000 + offset, None if payload is None else encoded(payload))
 
 

@@ -70,7 +70,6 @@ class Tail:
         return found
 
     def _ends(self) -> dict[tuple[str, int], int]:
-        """Return the offset after the last record of each partition, and start to read new partitions."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
@@ -85,7 +84,6 @@ class Tail:
         return {place: high for place, (_, high) in bounds.items()}
 
     def _bounds(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return the offsets of the first record and after the last record of each partition."""
         return {
             (topic, number): self._consumer.get_watermark_offsets(
                 TopicPartition(topic, number), timeout=TIMEOUT_SECONDS

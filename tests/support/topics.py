@@ -12,7 +12,6 @@ from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams
 
 
 def topics(streams: Streams) -> set[str]:
-    """Return the topics, without Kafka's internal topics."""
     return {name for name in _admin(streams).list_topics(timeout=60).topics if not name.startswith("__")}
 
 

@@ -55,7 +55,6 @@ def resident() -> float:
 
 
 def one_by_one(build: Callable[[], Callable[[str], Any]], topics: list[str]) -> Row:
-    """Measure single look-ups."""
     before = resident()
     match = build()
     memory = resident() - before
@@ -126,7 +125,6 @@ def expanding(load: Workload) -> dict[str, Row]:
 
 
 def filled(topics: list[str]) -> TopicIndex:
-    """Build a TopicIndex."""
     index = TopicIndex("nats")
     for topic in topics:
         index.add(topic)

@@ -99,12 +99,10 @@ def place(message: KafkaSourceMessage) -> Iterator[tuple[str, Placed]]:
 
 
 def inputs() -> Inputs:
-    """Return the source of all inputs."""
     return Inputs([setting("BOOTSTRAP_SERVERS")], [setting(name) for name in INPUTS])
 
 
 def work(number: int, addresses: list[str]) -> None:
-    """One process."""
     operator = Operator()
     flow = Dataflow("reexpand")
     values = op.flat_map("place", op.input("events", flow, inputs()), place)

@@ -130,7 +130,6 @@ def place(record: Row) -> Iterator[Placed]:
 
 
 def parent_of(value: Placed) -> str:
-    """The key of the state."""
     return value[0]
 
 
@@ -163,7 +162,6 @@ def configuration(folder: Path, port: int) -> Configuration:
 
 
 def start(folder: Path, port: int) -> JobClient:
-    """Start the operator."""
     environment = StreamExecutionEnvironment.get_execution_environment(configuration(folder, port))
     tables = StreamTableEnvironment.create(environment)
     kafka = KAFKA.format(servers=setting("BOOTSTRAP_SERVERS")).strip()
@@ -197,7 +195,6 @@ def wait_for_tasks(job: JobClient, port: int, ended: threading.Event) -> None:
 
 
 def raise_failure(job: JobClient) -> None:
-    """Raise the failure of the job."""
     result = job.get_job_execution_result()
     if result.done():
         result.result()

@@ -114,7 +114,6 @@ def entries(value: Entry, _key: str, timestamp: int, _headers: object) -> list[E
 
 
 def work(number: int) -> None:
-    """One process."""
     app = Application(
         setting("BOOTSTRAP_SERVERS"),
         consumer_group=Path(setting("CHECKPOINT")).name,

@@ -110,7 +110,6 @@ def backlog() -> None:
 
 
 def catch_up(broker: Broker, folder: Path, events: int, per_trigger: int) -> dict[str, float]:
-    """Measure one job with a backlog."""
     system = replace(JOB, environment={"REEXPAND_MAX_OFFSETS_PER_TRIGGER": str(per_trigger)})
     driver = Driver(system, broker, folder, Workload(quota=-1), starts=False)
     driver.subscribe()
@@ -234,7 +233,6 @@ def _questions(inspector: Inspector, workload: Workload) -> dict[str, Callable[[
 
 @contextmanager
 def _asked(settings: Settings, workload: Workload) -> Iterator[None]:
-    """Ask for explanations continuously."""
     with Inspector(settings, ANSWER_SECONDS) as inspector:
         explain = _questions(inspector, workload)["explain"]
 

@@ -246,7 +246,6 @@ def says_whose_request(update: dict[str, Any], records: Sequence[Record]) -> Non
 
 
 def written(story: Sequence[Happening]) -> Iterator[Record]:
-    """The records of a story."""
     now, offsets = 1_000_000, dict.fromkeys(Stream, 0)
     for happening in story:
         event, after_ms = happening if isinstance(happening, Later) else (happening, STEP_MS)

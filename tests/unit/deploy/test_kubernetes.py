@@ -45,7 +45,6 @@ def schemas() -> dict[str, Any]:
 
 
 def check(resource: Resource) -> None:
-    """Raises what is wrong with a resource."""
     if resource["kind"] not in OF_OPERATORS:
         kind = schemas()["kinds"][f"{resource['apiVersion']}/{resource['kind']}"]
         schema = {"$ref": f"#/definitions/{kind}", "definitions": schemas()["definitions"]}
@@ -292,7 +291,6 @@ SMALL: dict[str, Any] = {
 
 
 def helm(folder: Path, values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    """Render the chart."""
     assert HELM
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -301,7 +299,6 @@ def helm(folder: Path, values: dict[str, Any]) -> subprocess.CompletedProcess[st
 
 
 def chart(folder: Path, values: dict[str, Any]) -> dict[str, Resource]:
-    """Return the resources of the chart, by kind."""
     done = helm(folder, values)
     assert done.returncode == 0, done.stderr
     found = [resource for resource in yaml.safe_load_all(done.stdout) if resource]

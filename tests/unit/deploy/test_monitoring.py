@@ -34,7 +34,6 @@ def families() -> Iterator[tuple[str, str, str]]:
 
 @cache
 def exported() -> set[str]:
-    """Names of all series."""
     names = set()
     for name, kind, _ in families():
         names |= {f"{name}_{end}" for end in ("bucket", "sum", "count")} if kind == "histogram" else {name}

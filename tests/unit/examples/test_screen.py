@@ -40,7 +40,6 @@ COLOUR = re.compile(r"\x1b\[[\d;]*(?:3[0-7]|9[0-7]|38|48)[\d;]*m")
 
 
 def show_everything(screen: Screen) -> None:
-    """Report each kind of thing."""
     with screen:
         screen.downloading(1, 2, "a jar")
         screen.downloading(2, 2, "another jar")

@@ -62,7 +62,6 @@ def reported(story: Story) -> list[tuple[Reason, int]]:
 
 
 def refused(*offsets: int) -> list[tuple[Reason, int]]:
-    """Problems of a quota."""
     return [(Reason.QUOTA_EXCEEDED, offset) for offset in offsets]
 
 

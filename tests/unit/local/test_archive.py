@@ -15,7 +15,6 @@ LAUNCH = 'Spark Command: {java} -cp /no/such.jar:/none/* -Dx="a b" org.apache.sp
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and the environment of a job."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name, value in environment(find_java()).items():
         monkeypatch.setenv(name, value)

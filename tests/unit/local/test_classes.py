@@ -35,7 +35,6 @@ def test_every_source_is_in_the_jar(sources: Path) -> None:
 
 
 def test_it_is_compiled_once_for_each_content(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release with other sources gets another jar; one with the same starts no compiler."""
     first = classes.sink()
     content = first.read_bytes()
     with monkeypatch.context() as patch:

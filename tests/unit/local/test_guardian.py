@@ -71,7 +71,6 @@ def test_a_byte_is_a_signal(guard: Callable[..., Guarded], number: signal.Signal
 
 
 def test_a_paused_command_can_go_on(guard: Callable[..., Guarded]) -> None:
-    """A stopped process keeps its signals until it continues."""
     process, pid = guard("sleep", "600")
     assert process.stdin is not None
     process.stdin.write(bytes([signal.SIGSTOP]))
@@ -84,7 +83,6 @@ def test_a_paused_command_can_go_on(guard: Callable[..., Guarded]) -> None:
 
 
 def test_output_and_exit_code_are_the_commands(guard: Callable[..., Guarded]) -> None:
-    """Both streams of the command go to the guardian's standard error."""
     process, _ = guard("sh", "-c", "echo one; echo two >&2; exit 7")
     assert process.wait(60) == 7
     assert process.stderr is not None

@@ -29,7 +29,6 @@ class FakeIvy:
         self.before_the_last_file: Callable[[Path], object] = lambda _: None
 
     def __call__(self, sets: Sequence[str], target: Path, *_: object) -> None:
-        """Stand for `JarSets._run_ivy`."""
         self.runs.append(list(sets))
         for name in sets:
             (target / name).mkdir()

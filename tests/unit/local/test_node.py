@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lock(tmp_path: Path) -> Iterator[IO[str]]:
-    """An open lock file."""
     with (tmp_path / "lock").open("w") as file:
         yield file
 
@@ -84,7 +83,6 @@ def test_ports_are_none_that_the_kernel_hands_out() -> None:
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"port": 1}', '{"cluster_id": "x", "port": 1, "other": 2}'])
 def test_a_damaged_file_is_reported(tmp_path: Path, content: str) -> None:
-    """The error names the file, and what would be lost by starting anew."""
     (tmp_path / "node.json").write_text(content)
     with pytest.raises(BrokerFailed, match=r"node\.json cannot be read .* Remove .* to start with an empty broker"):
         load_node(tmp_path)

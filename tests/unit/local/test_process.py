@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lock(tmp_path: Path) -> Iterator[IO[str]]:
-    """A lock file that is held."""
     with (tmp_path / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file

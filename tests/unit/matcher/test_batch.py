@@ -56,7 +56,6 @@ def of_topics(index: FlatTopics, patterns: list[str]) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize(("dialect", "topics"), TRICKY)
 def test_tricky_topics(dialect: str, topics: list[str]) -> None:
-    """Overlapping separators, bytes of other scripts, NUL, long and empty segments, invalid and hidden topics."""
     patterns = PATTERNS[dialect]
     expected = pairs(patterns, topics, dialect)
     assert of_patterns(FlatPatterns(patterns, dialect), topics) == expected
@@ -66,7 +65,6 @@ def test_tricky_topics(dialect: str, topics: list[str]) -> None:
 @pytest.mark.rule("lite-segments")
 @pytest.mark.parametrize(("dialect", "topics"), TRICKY)
 def test_segments_are_those_of_the_dialect(dialect: str, topics: list[str]) -> None:
-    """Arrays cut a topic where `str.split` does."""
     segments = cut(topics, get_dialect(dialect))
     texts = [segments.text(number).decode("utf-8", "surrogatepass") for number in range(len(segments.starts))]
     separator = get_dialect(dialect).separator
@@ -75,7 +73,6 @@ def test_segments_are_those_of_the_dialect(dialect: str, topics: list[str]) -> N
 
 
 def test_many_segments_and_many_shapes() -> None:
-    """Patterns that arrays do not serve are matched all the same."""
     wide = ["a." * (MAX_POSITIONS + extra) + "z" for extra in range(-2, 3)]
     shapes = [".".join("a*"[number >> bit & 1] for bit in range(8)) for number in range(2 * MAX_SHAPES)]
     patterns = [*wide, *shapes, *shapes[:50], ".".join(["*"] * 20), "a.>", ".".join(["a"] * 18) + ".>"]
@@ -88,7 +85,6 @@ def test_many_segments_and_many_shapes() -> None:
 
 
 def test_batches_larger_than_a_chunk() -> None:
-    """Numbers go on from one chunk to the next."""
     topics = [f"a.{number}" for number in range(40_000)]
     rows, numbers = FlatPatterns(["a.*", "a.39999", "b.*"], "nats").match_batch(topics)
     assert sorted(rows[numbers == 0].tolist()) == list(range(40_000))
@@ -97,12 +93,10 @@ def test_batches_larger_than_a_chunk() -> None:
 
 
 def test_the_same_pattern_twice_has_two_numbers() -> None:
-    """Numbers are those of the list, whatever it repeats."""
     assert of_patterns(FlatPatterns(["a__*", "b", "a__*"]), ["a__x"]) == {(0, 0), (0, 2)}
 
 
 def test_empty_batches_and_empty_indexes() -> None:
-    """Nothing in, nothing out."""
     assert of_patterns(FlatPatterns([]), ["a"]) == set()
     assert of_patterns(FlatPatterns(["a"]), []) == set()
     assert of_topics(FlatTopics([]), ["a", "**"]) == set()
@@ -119,7 +113,6 @@ def test_an_invalid_pattern_is_refused_or_matches_nothing() -> None:
 
 
 def test_the_bytes_are_the_index() -> None:
-    """An index opened from bytes gives the same answers, and the same bytes again."""
     patterns = FlatPatterns(["a__*", "**", "a__**__b"], allow_inner_multi=True)
     topics = FlatTopics(["a__x", "a__x__b", "日本"], allow_inner_multi=True)
     assert FlatPatterns.from_bytes(patterns.to_bytes()).to_bytes() == patterns.to_bytes()
@@ -132,7 +125,6 @@ def test_the_bytes_are_the_index() -> None:
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1] + b"\xff", lambda data: b"what" + data, lambda _: b""])
 def test_damaged_bytes_are_refused(damage: object) -> None:
-    """A checksum guards the bytes, and the error is one of the package's own."""
     assert callable(damage)
     data = damage(FlatPatterns(["a__*"]).to_bytes())
     with pytest.raises(CorruptIndex) as caught:
@@ -211,7 +203,6 @@ FORGED: list[tuple[FlatPatterns | FlatTopics, list[tuple[str, str, Any]]]] = [
     ("index", "part", "name", "value"), [(index, *change) for index, changes in FORGED for change in changes]
 )
 def test_a_forged_index_is_refused(index: FlatPatterns | FlatTopics, part: str, name: str, value: Any) -> None:
-    """Parts that contradict one another are found when the bytes are opened, whatever the checksum says."""
     with pytest.raises(CorruptIndex):
         type(index).from_bytes(forged(index, part, name, value))
 
@@ -221,7 +212,6 @@ HEADERS = [b"", b"{}", b"[{}, []]", b"[[], []]", b'[{"kind": "patterns"}, []]', 
 
 @pytest.mark.parametrize("header", [*HEADERS, b'[{"kind": "x"}]'])
 def test_a_forged_header_is_refused(header: bytes) -> None:
-    """Headers that are not JSON, or name no kind or no arrays, are refused."""
     body = len(header).to_bytes(4, "little") + header
     with pytest.raises(CorruptIndex):
         FlatPatterns.from_bytes(b"rxf1" + zlib.crc32(body).to_bytes(4, "little") + body)

@@ -31,7 +31,6 @@ DEEP = 100_000
     ids=["literal", "one", "tail", "inner", "many"],
 )
 def test_a_hundred_thousand_segments(pattern: str, matching: str, other: str) -> None:
-    """Long patterns and topics are matched, indexed and removed without recursion and without delay."""
     patterns: PatternIndex[int] = PatternIndex(allow_inner_multi=True)
     topics = TopicIndex(allow_inner_multi=True)
     assert matcher.matches(pattern, matching, allow_inner_multi=True)
@@ -52,7 +51,6 @@ def test_a_hundred_thousand_segments(pattern: str, matching: str, other: str) ->
     ("dialect", "one", "rest"), [("lite", "*", "**"), ("mqtt", "+", "#"), ("nats", "*", ">"), ("wamp", "*", "*")]
 )
 def test_thousands_of_segments_in_every_dialect(dialect: str, one: str, rest: str) -> None:
-    """All ways to ask take patterns and topics of far more segments than arrays have positions."""
     separator = matcher.get_dialect(dialect).separator
     count = 30_000  # MQTT allows 65,535 bytes
     topics = [separator.join(["a"] * size) for size in (count, count + 1)]
@@ -86,7 +84,6 @@ def test_inner_wildcards_of_many_patterns_are_matched_side_by_side(count: int, m
 
 
 def test_blocks_of_patterns_that_went_are_joined() -> None:
-    """Steps depend on the patterns that are there, not on those that were."""
     index: PatternIndex[int] = PatternIndex(allow_inner_multi=True)
     for number in range(2_000):
         index.add(f"a__**__{number}", number)
@@ -148,7 +145,6 @@ def test_an_expansion_costs_a_step_a_node(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("count", [200, 400])
 def test_many_patterns_are_expanded_side_by_side(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes are visited once for a block of patterns, not once for each pattern."""
     index = TopicIndex(allow_inner_multi=True)
     for number in range(50):
         index.add("__".join(["a"] * 20 + [f"b{number}"]))
@@ -161,7 +157,6 @@ def test_many_patterns_are_expanded_side_by_side(count: int, monkeypatch: pytest
 
 @pytest.mark.parametrize("depth", [1_000, 2_000])
 def test_deep_names_take_memory_for_their_text(depth: int) -> None:
-    """Topics and patterns of thousands of levels have nodes for the first levels only."""
     topics, patterns = TopicIndex("mqtt"), PatternIndex[int]("mqtt")
     names = [f"{number}/" + "/".join("a" * depth) for number in range(20)]
     tracemalloc.start()

@@ -17,7 +17,6 @@ class Doubled:
         self.calls: list[str] = []
 
     def __call__(self, text: str) -> str:
-        """Return the text twice."""
         self.calls.append(text)
         return text + text
 
@@ -27,7 +26,6 @@ def size(text: str, doubled: str) -> int:
 
 
 def test_a_result_is_computed_once() -> None:
-    """The second question is answered from the cache."""
     doubled = Doubled()
     cache = BoundedCache(doubled, size, MIB)
     assert [cache["a"], cache["b"], cache["a"]] == ["aa", "bb", "aa"]
@@ -39,7 +37,6 @@ def test_a_result_is_computed_once() -> None:
 
 
 def test_a_used_entry_stays() -> None:
-    """Hundreds of entries go by, and one that is asked for all the time is never computed again."""
     doubled = Doubled()
     cache = BoundedCache(doubled, size, 100 * ENTRY_BYTES)
     for number in range(1_000):
@@ -62,8 +59,6 @@ def test_a_large_entry_is_not_kept() -> None:
 
 
 def test_an_exception_is_not_kept() -> None:
-    """It is raised again at the next question."""
-
     def refuse(text: str) -> str:
         calls.append(text)
         raise ValueError(text)
@@ -91,7 +86,6 @@ def test_memory_is_bounded_whatever_the_lengths(length: int) -> None:
 
 
 def test_threads_get_right_answers() -> None:
-    """Many threads ask a cache so small that entries come and go all the time."""
     cache = BoundedCache(lambda text: text + text, size, 40 * ENTRY_BYTES)
 
     def wrong(_: int) -> list[str]:

@@ -102,7 +102,6 @@ def test_errors_are_short_and_survive_pickling() -> None:
 
 @pytest.mark.parametrize(("dialect", "topic", "position", "segment", "reason"), INVALID_TOPICS)
 def test_an_invalid_topic_is_explained(dialect: str, topic: str, position: int, segment: int, reason: str) -> None:
-    """Topics are validated on request, with the same care."""
     with pytest.raises(matcher.InvalidTopic) as caught:
         matcher.get_dialect(dialect).validate_topic(topic)
     assert (caught.value.topic, caught.value.position, caught.value.segment) == (topic, position, segment)
@@ -132,7 +131,6 @@ def test_one_pattern_under_two_policies_is_two_subscriptions() -> None:
 
 @pytest.mark.rule("best-match")
 def test_the_longest_prefix_comes_first() -> None:
-    """Best match first holds for prefixes as well."""
     index: matcher.PatternIndex[str] = matcher.PatternIndex("wamp")
     for prefix in ("com.my", "", "com.myapp", "com", "com.myapp.a", "com.m"):
         index.add(prefix, prefix, policy="prefix")
@@ -140,7 +138,6 @@ def test_the_longest_prefix_comes_first() -> None:
 
 
 def test_unknown_names_and_options_are_refused() -> None:
-    """A dialect, a policy or an opt-in that does not exist is an error of the caller."""
     with pytest.raises(matcher.UnknownDialect, match="use one of lite, mqtt, nats, wamp"):
         matcher.matches("a", "a", "light")
     with pytest.raises(matcher.UnsupportedOption, match="no match policies"):

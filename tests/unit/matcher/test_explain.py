@@ -111,7 +111,6 @@ def _check_steps(explanation: Explanation) -> None:
 
 
 def test_an_inner_wildcard_shows_what_it_stands_for() -> None:
-    """A row for each segment that it takes."""
     explanation = matcher.explain("a__**__d", "a__b__c__d", allow_inner_multi=True)
     steps = [(step.pattern, step.topic) for step in explanation.steps]
     assert steps == [("a", "a"), ("**", "b"), ("**", "c"), ("d", "d")]

@@ -15,7 +15,6 @@ def index_of(*patterns: str) -> PatternIndex[str]:
 
 
 def test_a_value_comes_once_for_each_matching_pair() -> None:
-    """Two patterns of one value, and two values of one pattern, are all told."""
     index: PatternIndex[str] = PatternIndex()
     index.add("pay__*", "c1")
     index.add("pay__**", "c1")
@@ -25,7 +24,6 @@ def test_a_value_comes_once_for_each_matching_pair() -> None:
 
 
 def test_none_and_false_are_values_like_others() -> None:
-    """Nothing about a value says whether it is there."""
     index: PatternIndex[bool | None] = PatternIndex()
     assert index.add("a", None)
     assert index.add("*", False)
@@ -43,7 +41,6 @@ LONG = "__".join(["*"] * (MAX_DEPTH + 1))
     ],
 )
 def test_removing_leaves_nothing_behind(pattern: str, policy: str | None) -> None:
-    """After the last pair of a branch is removed, the index is as it was when new."""
     index: PatternIndex[str] = PatternIndex("wamp" if policy else "lite", allow_inner_multi=not policy)
     index.add(pattern, pattern, policy=policy)
     assert not index.remove(pattern, "other", policy=policy)
@@ -59,7 +56,6 @@ def test_removing_leaves_nothing_behind(pattern: str, policy: str | None) -> Non
 
 
 def test_invalid_patterns_are_refused() -> None:
-    """Neither addition nor removal takes a text that is no pattern."""
     index: PatternIndex[int] = PatternIndex()
     with pytest.raises(InvalidPattern):
         index.add("pay*", 1)

@@ -47,7 +47,6 @@ def test_every_public_function_is_on_the_page() -> None:
 
 
 def test_the_core_needs_the_standard_library_only() -> None:
-    """Importing the package, its dialects and its selectors asks for no other package."""
     code = (
         "import sys\n"
         "for name in ('numpy', 'pyarrow', 'pandas', 'pyspark', 'lark', 'streaming'): sys.modules[name] = None\n"
@@ -75,7 +74,6 @@ def test_a_dialect_is_given_by_name_or_as_an_object() -> None:
 
 
 def test_everything_public_is_there() -> None:
-    """Each name that the package promises exists."""
     assert all(hasattr(matcher, name) for name in matcher.__all__)
 
 

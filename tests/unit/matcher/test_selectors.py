@@ -64,7 +64,6 @@ NUMBERS = [
 @pytest.mark.rule("sql-never-true")
 @pytest.mark.parametrize(("text", "position", "reason"), WRONG_SQL, ids=lambda value: str(value)[:30])
 def test_wrong_sql_is_explained(text: str, position: int | None, reason: str) -> None:
-    """The error names the place and the reason, and offers a mend."""
     with pytest.raises(SelectorSyntaxError) as caught:
         sql92.compile(text)
     assert reason in caught.value.reason
@@ -75,7 +74,6 @@ def test_wrong_sql_is_explained(text: str, position: int | None, reason: str) ->
 
 @pytest.mark.parametrize(("text", "expected"), LONG_SQL, ids=lambda value: str(value)[:20])
 def test_long_sql_is_read_and_evaluated(text: str, *, expected: bool) -> None:
-    """Neither reading nor evaluation recurses along a chain."""
     assert sql92.compile(text, max_nodes=None).evaluate({"a": "1"}) is expected
 
 
@@ -102,7 +100,6 @@ def test_unknown_kinds_do_not_read_the_installed_packages_each_time(monkeypatch:
     [("a = 1", 3), ("a <> 1", 4), ("a", 2), ("a in ('x', 'y')", 2), ("a contains 'x'", 2), ("a between 1 and 2", 4)],
 )
 def test_the_number_of_nodes_is_bounded(comparison: str, nodes: int) -> None:
-    """The error gives the number, the bound, and the place where the bound is exceeded."""
     fitting = (sql92.MAX_NODES - 1) // nodes
     assert sql92.compile(" or ".join([comparison] * fitting)).evaluate({}) is not True
     text = " or ".join([comparison] * (fitting + 1))
@@ -172,7 +169,6 @@ def test_a_negated_null_is_no_literal(text: str, *, expected: bool | None) -> No
 
 
 def test_minus_zero_is_below_zero() -> None:
-    """Doubles are ordered as Java orders them."""
     compiled = sql92.compile("a < b")
     assert compiled.evaluate({"a": "-0.0", "b": "0.0"}) is True
     assert compiled.evaluate({"a": "Infinity", "b": "NaN"}) is True
@@ -181,7 +177,6 @@ def test_minus_zero_is_below_zero() -> None:
 
 @pytest.mark.rule("sql-missing")
 def test_only_true_agrees() -> None:
-    """Unknown and errors are no match, as in the broker."""
     selector = selectors.compile("SQL92", "a > 3")
     assert selector.agrees([], {"a": "4"})
     assert not any(selector.agrees([], properties) for properties in ({"a": "3"}, {}, {"a": "x"}))
@@ -199,7 +194,6 @@ def test_only_true_agrees() -> None:
     ],
 )
 def test_tags(text: str, matching: list[str | None], other: list[str | None]) -> None:
-    """Tags are named exactly; all are wanted without a name."""
     selector = TagSelector(text)
     assert all(map(selector.matches, matching))
     assert not any(map(selector.matches, other))
@@ -242,7 +236,6 @@ def test_a_bitmap_holds_what_was_added() -> None:
 
 
 def test_wrong_shapes_are_refused() -> None:
-    """A filter without bits or a bitmap of another length is an error."""
     with pytest.raises(ValueError, match="1 to 99"):
         BloomFilter(100)
     with pytest.raises(ValueError, match="at least 1"):
@@ -254,7 +247,6 @@ def test_wrong_shapes_are_refused() -> None:
 @pytest.mark.rule("selector-kinds")
 @pytest.mark.usefixtures("min_length")
 def test_a_kind_of_ones_own_comes_by_entry_point() -> None:
-    """A kind offered by an installed package is compiled by its name."""
     selector = selectors.compile("MIN_LENGTH", "3")
     assert selector.agrees([], {"name": "abc"})
     assert not selector.agrees([], {"name": "ab"})
@@ -265,7 +257,6 @@ def test_a_kind_of_ones_own_comes_by_entry_point() -> None:
 @pytest.mark.rule("selector-kinds")
 @pytest.mark.usefixtures("min_length")
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
-    """The error lists the built-in kinds and those offered."""
     with pytest.raises(UnknownSelector, match="use one of TAG, SQL92, MIN_LENGTH"):
         selectors.compile("XPATH", "//a")
     with pytest.raises(UnknownSelector, match=r"named 'X{80}\.\.\.'; use"):

@@ -30,7 +30,6 @@ ASKED = [
 def test_readers_of_a_pattern_index(
     dialect: str, topic: str, staying: list[tuple[str, str | None]], passing: list[tuple[str, str | None]]
 ) -> None:
-    """Patterns of all kinds come and go around some that stay."""
     index: PatternIndex[str] = PatternIndex(dialect, allow_inner_multi=dialect == "lite")
     for pattern, policy in staying:
         assert index.add(pattern, "stays", policy=policy)

@@ -10,7 +10,6 @@ class Time:
         self.now = now
 
     def __call__(self) -> float:
-        """Return it."""
         return self.now
 
 

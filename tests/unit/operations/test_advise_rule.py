@@ -32,7 +32,6 @@ SEPARATORS = {"lite": "__", "mqtt": "/", "nats": ".", "wamp": "."}
 def shard_after(
     requests: list[Event], number: int = 0, routing: Routing | None = None, group: Event = WILD
 ) -> ShardState:
-    """Return a shard after these requests."""
     found = ShardState()
     asks = [(Source("subscriptions", 0, offset, 0, 0), parsed(event)) for offset, event in enumerate(requests)]
     found.apply(

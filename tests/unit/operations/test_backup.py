@@ -69,7 +69,6 @@ def silent(_what: str, _done: int, _total: int | None) -> None:
 
 
 def make(checkpoint: Path) -> Path:
-    """A backup."""
     destination = checkpoint.with_name("backup")
     copying.backup(checkpoint, destination, silent)
     return destination

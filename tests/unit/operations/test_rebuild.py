@@ -136,7 +136,6 @@ INPUTS = {SETTINGS.clock, SETTINGS.group_events, SETTINGS.subscription_events}
 
 
 def outputs() -> Generator[Output, None, str]:
-    """The output of a key."""
     output = Output()
     output.add_dead_letter("not-json", KafkaRecord(b"d", b"letter"))
     output.add(OutputKind.UPDATES, KafkaRecord(b"u", b"update"))

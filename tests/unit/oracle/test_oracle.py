@@ -51,12 +51,10 @@ class Step(NamedTuple):
 
 
 def world(*events: Event, rows: set[str] | None = None, at: int = 0, **options: Any) -> Step:
-    """Begin a new world with a micro-batch."""
     return Step(events, rows, at, options)
 
 
 def batch(*events: Event, rows: set[str] | None = None, at: int = 0) -> Step:
-    """Go on with a micro-batch."""
     return Step(events, rows, at, None)
 
 

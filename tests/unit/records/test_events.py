@@ -70,7 +70,6 @@ SURROGATE_PAIR = b'{"event":"CREATED","parentTopic":"p","liteTopic":"\\ud83d\\ud
 
 
 def topic(name: str = "t", **fields: Any) -> TopicEvent:
-    """Return the parsed creation of a topic."""
     return TopicEvent("p", name, created=True)._replace(**fields)
 
 

@@ -102,7 +102,6 @@ def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_names_come_back_as_they_were(name: str) -> None:
-    """This holds for any characters, and the key is the one of `update_key`."""
     update = BASE._replace(subscriber=SubscriberKey(name, name), lite_topic=name, patterns=(name,))
     record = record_of(update, name)
     value = value_of(record)
@@ -230,7 +229,6 @@ def patterns_of(*patterns: str) -> list[str]:
 
 
 def test_the_patterns_of_an_update_are_bounded() -> None:
-    """The first ones are named, up to the limit."""
     few = [f"{number:04}" for number in range(1_000)]
     assert patterns_of(*few) == few
     long = [f"{number:04}" + "x" * 1_000 for number in range(1_000)]

@@ -202,7 +202,6 @@ def test_records_of_earlier_releases_are_valid(folder: Path, topic: str) -> None
 
 
 def as_avro(name: str, value: Any) -> Any:
-    """Write a value in Avro, and read it back."""
     schema = fastavro.parse_schema(json.loads(schemas.content(name, "avro")))
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, schema, value)

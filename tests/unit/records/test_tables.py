@@ -18,7 +18,6 @@ from tests.support.update_columns import AWKWARD, SUBSCRIBERS, columns_of, writt
 
 
 def table_records(columns: UpdateColumns) -> list[tuple[bytes, bytes | None]]:
-    """Return keys and values of all records."""
     return list(records(SEPARATOR.join(Tables.of(UpdateWriter("p$é"), columns))))
 
 

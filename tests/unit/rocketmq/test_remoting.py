@@ -10,7 +10,6 @@ from streaming.rocketmq.remoting import Link, Refused, Response, Unreachable, de
 
 
 def frame(opaque: int, flag: int = 1, code: int = 0, body: bytes = b"", **fields: str) -> bytes:
-    """A frame of the server."""
     header = orjson.dumps({"code": code, "opaque": opaque, "flag": flag, "extFields": fields, "remark": "said"})
     return (4 + len(header) + len(body)).to_bytes(4) + len(header).to_bytes(4) + header + body
 

@@ -93,7 +93,6 @@ def batches(keys: list[Key]) -> Iterator[list[list[Any]]]:
 
 
 def sent(keys: list[Key]) -> io.BytesIO:
-    """Return what Spark sends."""
     stream = io.BytesIO()
     with pa.RecordBatchStreamWriter(stream, SCHEMA) as writer:
         for rows, notes in batches(keys):

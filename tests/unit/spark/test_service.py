@@ -104,8 +104,6 @@ class Job:
 
 
 def raising(error: Exception) -> Callable[..., NoReturn]:
-    """Return a function that fails."""
-
     def fail(*_: object, **__: object) -> NoReturn:
         raise error
 

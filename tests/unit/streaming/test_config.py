@@ -40,8 +40,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
 @pytest.fixture
 def run(started: list[Settings]) -> Run:
-    """Runs `reexpand run`."""
-
     def invoke(*arguments: str) -> Result:
         before = len(started)
         result = CliRunner().invoke(main, ["run", *arguments])

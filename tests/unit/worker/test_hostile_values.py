@@ -206,7 +206,6 @@ def test_a_request_is_so_short_that_the_job_can_repeat_it() -> None:
 
 
 def asked(*names: Any) -> list[InputRow]:
-    """Questions to a shard."""
     now = int(time.time() * 1_000)
     return [
         InputRow(CLOCK, 0, number, 0, now, json.dumps(

@@ -55,7 +55,6 @@ def explained(topic: str, *events: Event, key: ClientKey = C) -> PairFacts:
 
 
 def hints(found: PairFacts) -> list[str]:
-    """The kinds of the hints."""
     return [hint.code for hint in found.hints]
 
 

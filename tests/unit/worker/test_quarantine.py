@@ -40,7 +40,6 @@ def worked(
     data: bytes | None = None,
     many: float = 32,
 ) -> tuple[bytes | None, Written]:
-    """Return state and output of a key."""
     worker = Worker(WorkerConfig(NAMES, decisions=decisions), Tuning(columnar_min_topics=many))
     return work(*key, rows, data, worker, batch=batch, partition=partition)
 

@@ -362,7 +362,6 @@ def placed() -> bytes:
 
 
 def parents(data: bytes | None) -> dict[str, str]:
-    """The parent of each group."""
     return {group: bound.parent for group, bound in decode_home(data).bindings.items()}
 
 
@@ -418,7 +417,6 @@ def test_the_end_of_a_client_everywhere_names_its_own_entry() -> None:
 
 
 def pieces_of(steps: Generator[Output, None, bytes | None]) -> tuple[list[Output], bytes | None]:
-    """All pieces, and the new state."""
     pieces = []
     while True:
         try:
@@ -445,7 +443,6 @@ def test_output_comes_in_pieces(quota: int) -> None:
 
 
 def written(output: Output) -> Written:
-    """The records of output rows one by one."""
     found = Written()
     found.add(output)
     return found
