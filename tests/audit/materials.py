@@ -20,8 +20,6 @@ class Material:
     """A package or jar.
 
     Attributes:
-        name: its name.
-        version: its version.
         ecosystem: `pypi` or `maven`.
         group: its group, as Maven has it; empty where that is not known, and for Python packages.
         sha256: checksum of the file; empty for Python packages, which have one for each platform in the lock.
@@ -47,11 +45,7 @@ def packages(lock: Path) -> list[Material]:
 
 
 def locked_jars(reports: Path) -> Iterator[Material]:
-    """Yield the jars of the connector, of the broker, and of a local RocketMQ.
-
-    Args:
-        reports: folder of the reports that Ivy has written when it downloaded them.
-    """
+    """Yield the jars of the connector, of the broker, and of a local RocketMQ, with Ivy's reports about them."""
     known = {}
     for report in sorted(reports.glob("reexpand-*.xml")):
         for module in ElementTree.parse(report).iter("module"):

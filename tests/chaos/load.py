@@ -91,13 +91,7 @@ def _record(stream: Stream, value: dict[str, Any]) -> Record:
 
 
 class Load:
-    """A thread that sends the events to a job's inputs; it can be held and let go on.
-
-    Args:
-        streams: the inputs.
-        random: source of the events.
-        rate: events a second.
-    """
+    """A thread that sends random events to a job's inputs; it can be held and let go on."""
 
     def __init__(self, streams: Streams, random: Random, rate: int = RATE) -> None:
         self.feed: Feed = streams.producer()

@@ -42,12 +42,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Struck:
-    """Outcome of a fault, once the job runs again.
-
-    Attributes:
-        proof: the work that was left.
-        outcome: what the job did, in a few words.
-    """
+    """The work that was left when a fault struck, and what the job did then, in a few words."""
 
     proof: Proof
     outcome: str
@@ -61,8 +56,6 @@ class Fault:
     """A fault that strikes a running job under load, and the way back to a running job.
 
     Attributes:
-        name: its name.
-        how: how it strikes.
         operator: what an operator does about it.
         strike: what makes it happen; raises an AssertionError where the job does not do as it should.
         survivable: the job, or its next start, goes on without anybody's help, so that it fits among random ones.

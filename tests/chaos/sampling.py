@@ -18,22 +18,7 @@ _WIDTH = 40
 
 @dataclass(frozen=True)
 class Sample:
-    """Sizes at one time.
-
-    Attributes:
-        seconds: time since the beginning.
-        jvm_mb: memory of Spark's JVM, in MB.
-        driver_mb: memory of the command, in MB.
-        workers_mb: memory of all Python workers, in MB.
-        state_kb: size of state and parts, in kB.
-        files: number of files of the checkpoint.
-        broker_mb: size of the broker's data, in MB.
-        rows: number of rows of the relation.
-        missing: number of rows that the updates topic lacked.
-        surplus: number of rows that only the updates topic had.
-        repeated: number of updates that committed records repeated since the sample before.
-        faults: number of faults so far.
-    """
+    """Memory and sizes at one time, the rows of the relation, and the updates repeated since the sample before."""
 
     seconds: int
     jvm_mb: int

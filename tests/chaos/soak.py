@@ -31,14 +31,7 @@ PAUSES: Final = (5, 40)
 
 
 class Soak:
-    """A stage to which random faults happen.
-
-    Args:
-        stage: the stage.
-        random: source of faults and times.
-        faults: faults to draw from; none for a calm run.
-        console: place of the progress.
-    """
+    """A stage to which random faults happen; a calm run has none."""
 
     def __init__(self, stage: Stage, random: Random, faults: list[Fault], console: Console) -> None:
         self._stage = stage

@@ -36,14 +36,7 @@ LOOK_SECONDS = 0.005
 
 
 class Stage:
-    """Topics on a broker, a job under load, and the judge of its relation.
-
-    Args:
-        broker: the broker; faults may stop it, and start it again.
-        folder: place of checkpoint and log.
-        seed: of the random events.
-        options: further options of each start.
-    """
+    """Topics on a broker, a job under load with further options of each start, and the judge of its relation."""
 
     def __init__(self, broker: Broker, folder: Path, seed: int, options: Sequence[str] = ()) -> None:
         self.broker = broker

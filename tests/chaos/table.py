@@ -41,11 +41,7 @@ def as_markdown(results: Iterable[Sequence[str]]) -> str:
 
 
 class Results:
-    """The latest row of each fault, kept in a file from run to run, and the table of them.
-
-    Args:
-        folder: place of `results.json` and of `table.md`.
-    """
+    """The latest row of each fault, kept in `results.json` of a folder from run to run, and `table.md` of them."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -20,14 +20,7 @@ STRIKES: Final = 3
 
 
 class Theatre:
-    """A broker and the stage on it; a stage that a fault has left wrong is replaced.
-
-    Args:
-        broker: the broker, started with the first fault.
-        folder: place of the stages.
-        seed: of the random events.
-        options: further options of each job.
-    """
+    """A broker, started with the first fault, and the stage on it; one that a fault has left wrong is replaced."""
 
     def __init__(self, broker: Broker, folder: Path, seed: int, options: Sequence[str] = ()) -> None:
         self._broker = broker

@@ -42,11 +42,7 @@ from tests.support.topics import delete, left_open, recreate, remove_records, to
 
 @dataclass
 class Jobs:
-    """Jobs on the topics of a test, all in one Spark.
-
-    Attributes:
-        changed: settings that differ from those of the streams.
-    """
+    """Jobs on the topics of a test, all in one Spark, with some settings that differ from those of the streams."""
 
     spark: SparkSession
     streams: Streams

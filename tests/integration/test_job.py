@@ -47,11 +47,7 @@ METERED = 30
 
 
 class Shared(NamedTuple):
-    """The running job.
-
-    Attributes:
-        first_letters: dead letters of its first micro-batch, which has the records of `hostile`.
-    """
+    """The running job, with the dead letters of its first micro-batch, which has the records of `hostile`."""
 
     streams: Streams
     job: Job

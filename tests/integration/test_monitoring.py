@@ -118,10 +118,6 @@ def ask_prometheus(address: str | None) -> None:
 
 
 def query(address: str, expression: str) -> list[str]:
-    """Return the values of a query's answer.
-
-    Raises:
-        HTTPError: Prometheus does not understand it.
-    """
+    """Return the values of a query's answer."""
     with urlopen(f"{address}/api/v1/query?{urlencode({'query': expression})}", timeout=60) as answer:  # noqa: S310 - as above
         return [str(each["value"][1]) for each in json.load(answer)["data"]["result"]]

@@ -37,12 +37,7 @@ LONG = b"x" * 70_000
 
 
 class Case(NamedTuple):
-    """A permission of one resource.
-
-    Attributes:
-        permission: the permission.
-        number: number of the resource in it.
-    """
+    """A permission of the resource with this number."""
 
     permission: Permission
     number: int

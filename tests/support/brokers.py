@@ -11,11 +11,7 @@ StartBroker = Callable[..., Broker]
 
 @dataclass(frozen=True)
 class SharedBroker:
-    """Broker shared by all tests of a session. Each test uses its own topics.
-
-    Attributes:
-        kind: `container` or `embedded`.
-    """
+    """Broker shared by all tests of a session, `container` or `embedded`. Each test uses its own topics."""
 
     bootstrap_servers: str
     kind: str

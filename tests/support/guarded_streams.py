@@ -23,11 +23,7 @@ PATIENCE_SECONDS = 300
 
 
 class GuardedStreams:
-    """Topics created by the broker's administrator, and their users.
-
-    Attributes:
-        streams: the topics, as the administrator sees them.
-    """
+    """Topics created by the broker's administrator, and their users."""
 
     def __init__(self, secured: SecuredBroker, folder: Path) -> None:
         self._secured = secured

@@ -146,12 +146,7 @@ KINDS: Final[tuple[Callable[[], Iterator[Sent]], ...]] = (
 
 
 def hostile(random: Random, rounds: int = 1) -> Iterator[Sent]:
-    """Yield hostile records of all kinds, their mutations, damaged valid records, and random bytes.
-
-    Args:
-        random: source of order, mutations and bytes.
-        rounds: number of times that each kind is sent.
-    """
+    """Yield hostile records of all kinds, their mutations, damaged valid records, and random bytes."""
     for _ in range(rounds):
         for kind in random.sample(KINDS, len(KINDS)):
             for stream, value in kind():

@@ -24,12 +24,7 @@ _KEY, _SECRET = "user", "not-a-secret"
 
 @dataclass(frozen=True)
 class S3Server:
-    """Server with an empty bucket.
-
-    Attributes:
-        folder: folder of the bucket; each object is a file in it.
-        variables: environment variables of its clients.
-    """
+    """Server with a bucket, whose objects are files of a folder, and environment variables of its clients."""
 
     folder: Path
     variables: dict[str, str]

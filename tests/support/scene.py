@@ -18,11 +18,7 @@ LEASE_MS = 1_800_000
 
 
 class Scene:
-    """Sender of a test's events to the job's inputs.
-
-    Attributes:
-        timestamp: timestamp of sent records, in milliseconds; 0 for the current time.
-    """
+    """Sender of a test's events to the job's inputs, at the current time unless `timestamp` is set."""
 
     def __init__(self, streams: Streams) -> None:
         self.timestamp = 0

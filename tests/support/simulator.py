@@ -102,10 +102,7 @@ class Simulation:
         Without `settle`, the next call continues backfills.
 
         With `crash`, each micro-batch is repeated from the same state, as after a failed commit, and must give the
-        same records to the byte.
-
-        Returns:
-            Number of micro-batches.
+        same records to the byte. Return the number of micro-batches.
         """
         batch: Sequence[Record] = [*records, *self.slices]
         count, self.slices = 0, []

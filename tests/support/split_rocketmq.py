@@ -22,13 +22,7 @@ _BROKER = (f"{_AT}broker.BrokerStartup", "-c", "broker.properties")
 
 @dataclass(frozen=True)
 class Setup:
-    """Differences from the usual servers.
-
-    Attributes:
-        broker: settings of the broker.
-        proxy: settings of the proxy.
-        java_options: options of Java, for all servers.
-    """
+    """Settings and options of Java that differ from those of the usual servers."""
 
     broker: Mapping[str, object] = field(default_factory=dict)
     proxy: Mapping[str, object] = field(default_factory=dict)
@@ -39,15 +33,7 @@ _USUAL = Setup()
 
 
 class Part(Server):
-    """Server of RocketMQ.
-
-    Args:
-        folder: its folder.
-        ports: ports of all servers.
-        setup: differences from the usual servers.
-        command: main class and arguments.
-        ready: text in its log after which it answers.
-    """
+    """Server of RocketMQ, which answers once the text `ready` is in its log."""
 
     def __init__(self, folder: Path, ports: Ports, setup: Setup, command: Sequence[str], ready: str) -> None:
         super().__init__(folder, "server.log", _START_SECONDS)

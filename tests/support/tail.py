@@ -18,13 +18,7 @@ _PASSING = {
 
 
 class Tail:
-    """Reader of topics from their beginning, including new partitions.
-
-    Args:
-        bootstrap_servers: addresses of Kafka.
-        topics: names of the topics.
-        committed: omit records of uncommitted transactions.
-    """
+    """Reader of committed records of topics from their beginning, including new partitions."""
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], *, committed: bool = True) -> None:
         self._topics = topics

@@ -38,13 +38,7 @@ def create(streams: Streams, *names: str) -> None:
 
 @contextmanager
 def left_open(streams: Streams, topic: str, name: str) -> Iterator[Producer]:
-    """Leave a transaction with a record open, like a killed driver; the broker ends it after 15 minutes.
-
-    Args:
-        streams: streams with the topic.
-        topic: topic for the record, such as the clock topic.
-        name: transactional id of the driver's producer.
-    """
+    """Leave a transaction with a record open, like a killed driver; the broker ends it after 15 minutes."""
     options = {"transactional.id": name, "transaction.timeout.ms": 900_000, "log_level": 0}
     producer = Producer({"bootstrap.servers": streams.bootstrap_servers, **options})
     producer.init_transactions(60)

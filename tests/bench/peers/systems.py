@@ -37,11 +37,7 @@ def installed(names: Container[str], folder: Path) -> list[System]:
 
 
 def kafka_streams(name: str, folder: Path) -> System:
-    """Compile the operator in Kafka Streams.
-
-    Raises:
-        LookupError: there is no compiler.
-    """
+    """Compile the operator in Kafka Streams; raise a LookupError if there is no compiler."""
     compiler = shutil.which("javac")
     if compiler is None:
         raise LookupError("there is no javac on the PATH; any JDK from 17 on will do")

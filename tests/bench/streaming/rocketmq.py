@@ -64,11 +64,7 @@ def _took(received: Received, sent: Mapping[tuple[str, str], float]) -> dict[tup
 
 
 class LiteBench:
-    """Measurements on one installation.
-
-    Attributes:
-        figures: milliseconds of each measurement, by name.
-    """
+    """Measurements on one installation, in milliseconds by name."""
 
     def __init__(self, world: LiteWorld) -> None:
         self.figures: dict[str, list[float]] = {}

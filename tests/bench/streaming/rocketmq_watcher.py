@@ -69,13 +69,7 @@ def main() -> None:
 
 
 class Announced:
-    """What is announced, as a consumer learns of it.
-
-    Attributes:
-        alive: topics that exist for it.
-        events: number of events.
-        at: time of the last event of a topic.
-    """
+    """What is announced, as a consumer learns of it, with the time of the last event of each topic."""
 
     def __init__(self, streams: Streams) -> None:
         self.alive: set[str] = set()
@@ -101,11 +95,7 @@ class Announced:
 
 
 class WatcherBench:
-    """Measurements on one installation, in this order.
-
-    Attributes:
-        figures: each measurement, by name.
-    """
+    """Measurements on one installation, in this order."""
 
     def __init__(self, rocketmq: RocketMQ, streams: Streams, announced: Announced, log: Path) -> None:
         self.figures: dict[str, float] = {}

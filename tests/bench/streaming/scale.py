@@ -39,15 +39,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """How much is stored.
-
-    Attributes:
-        topics: of all parents together.
-        patterns: of each parent.
-        parents: how many.
-        shards: of each parent.
-        batch: new topics that are sent at once.
-    """
+    """How much is stored: topics of all parents together, patterns and shards of each; `batch` topics come at once."""
 
     topics: int = 1_000
     patterns: int = 100

@@ -46,12 +46,7 @@ def main() -> None:
 
 
 class KilledJob:
-    """A job that is killed and started again.
-
-    Attributes:
-        name: its `reexpand`, as the table shows it.
-        until_ready, until_update: seconds of each start.
-    """
+    """A job that is killed and started again, with the seconds of each start, and its `reexpand` as its name."""
 
     def __init__(self, streams: Streams, command: str, topics: int) -> None:
         self.name = self.command = command

@@ -38,13 +38,7 @@ Key = tuple[str, int]
 
 
 class Visit(NamedTuple):
-    """Cost of a micro-batch.
-
-    Attributes:
-        seconds: CPU.
-        written: bytes of the states that are new at their ends.
-        updates: rows of updates.
-    """
+    """Seconds of CPU of a micro-batch, bytes written at the ends of states, and rows of updates."""
 
     seconds: float
     written: int

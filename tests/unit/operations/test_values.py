@@ -42,14 +42,7 @@ def wrong(
     folder: Path,
     altered: Mapping[bytes, dict[str, Any]] = MappingProxyType({}),
 ) -> set[bytes]:
-    """The keys of the rows whose last ADD is found wrong, by state and inputs.
-
-    Args:
-        job: the job.
-        updates: its updates.
-        folder: an empty folder.
-        altered: later updates by key.
-    """
+    """The keys of the rows whose last ADD is found wrong, by state and inputs."""
     rules, worker = Rules(TOPICS, job.routing, inner_multi=False), Worker(job.config)
     with Ledger(folder / "rows.sqlite") as ledger:
         for key, data in job.states.items():
