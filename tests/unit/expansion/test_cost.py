@@ -88,6 +88,17 @@ def counted(
     return count
 
 
+def shard_after(
+    *batches: Sequence[Event],
+    tuning: Tuning = DEFAULT_TUNING,
+    shard: Shard = Shard("p"),  # noqa: B008 - it is frozen
+) -> ShardState:
+    state = ShardState()
+    for at, batch in enumerate(batches):
+        state.apply(expanded(state, sourced(batch, 10_000 * at), shard, tuning).delta)
+    return state
+
+
 def sourced(events: Sequence[Event], first: int) -> list[tuple[Source, columns.Event]]:
     return [(Source("s", 0, first + at, 0, 1_000 + at), parsed(event)) for at, event in enumerate(events)]
 
@@ -216,15 +227,12 @@ def test_the_work_of_a_micro_batch_is_linear_in_its_events(name: str) -> None:
 def test_topics_that_go_during_many_backfills_cost_each_backfill_once() -> None:
     tuning, found = Tuning(backfill_topics=1), list[int]()
     for clients in (FEW, 2 * FEW):
-        state, shard = ShardState(), Shard("p")
         groups = [quota(-1, group=f"g{each}") for each in range(clients)]
         requests = [replace("*", group=f"g{each}") for each in range(clients)]
-        batches: list[list[Event]] = [[*groups, *topics(20)], [*requests]]
-        for at, events in enumerate(batches):
-            state.apply(expanded(state, sourced(events, 1_000 * at), shard, tuning).delta)
+        state = shard_after([*groups, *topics(20)], requests, tuning=tuning)
         assert len(state.backfills) == clients
         gone = [deleted(f"t{each}") for each in range(10, 20)]
-        found.append(counted(state, sourced(gone, 10_000), tuning))
+        found.append(counted(state, sourced(gone, 100_000), tuning))
     few, many = found
     assert many <= MOST_GROWTH * few, (few, many, many / few)
 
@@ -266,9 +274,7 @@ def test_a_micro_batch_visits_a_bounded_number_of_topics(name: str) -> None:
     tuning, found = Tuning(backfill_topics=5), list[tuple[int, int, int]]()
     before, events = STEPS[name]
     for count in (4 * FEW, 8 * FEW):
-        state, shard = ShardState(), Shard("p")
-        for at, batch in enumerate((topics(count), before)):
-            state.apply(expanded(state, sourced(batch, 10_000 * at), shard, Tuning(backfill_topics=1 << 62)).delta)
+        state = shard_after(topics(count), before, tuning=Tuning(backfill_topics=1 << 62))
         first = counted(state, sourced(events, 100_000), tuning)
         assert state.backfills
         later = counted(state, sourced([wake(0)], 200_000), tuning)
@@ -299,10 +305,8 @@ def test_a_client_at_its_quota_costs_as_much_as_it_may_hold(name: str) -> None:
     found, shard = list[int](), Shard("p", cap_requests=True)
     before, events = AT_QUOTA[name]
     for count in (4 * FEW, 8 * FEW):
-        state = ShardState()
-        warm: list[Event] = [replace("q__*", client="w"), deleted("t1")]  # indexes are built
-        for at, batch in enumerate((topics(count), before, warm)):
-            state.apply(expanded(state, sourced(batch, 10_000 * at), shard).delta)
+        warm = [replace("q__*", client="w"), deleted("t1")]  # indexes are built
+        state = shard_after(topics(count), before, warm, shard=shard)
         found.append(counted(state, sourced(events, 100_000), shard=shard))
     few, many = found
     assert many <= few + FEW // 10 + 4 * FEW * CALLS_PER_MATCH.get(name, 0), (few, many)
@@ -331,10 +335,7 @@ def test_clients_at_their_quota_that_want_the_same_topics_cost_as_much_as_they_m
     found, shard = list[int](), Shard("p", cap_requests=True)
     group, events = SHARED[name]
     for count in (FEW, 2 * FEW):
-        state = ShardState()
-        batches: list[list[Event]] = [topics(4 * FEW), [group, *of_many(count)], [deleted("t1")]]
-        for at, batch in enumerate(batches):
-            state.apply(expanded(state, sourced(batch, 10_000 * at), shard).delta)
+        state = shard_after(topics(4 * FEW), [group, *of_many(count)], [deleted("t1")], shard=shard)
         found.append(counted(state, sourced(events, 100_000), shard=shard))
     few, many = found
     assert many <= few + FEW * CALLS_PER_CLIENT, (few, many)
