@@ -75,7 +75,6 @@ def shared(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> It
     with running(streams, folder / "job.log", *options) as job:
         Scene(streams).settles(job)
         yield Shared(streams, job, [letter["reason"] for letter in streams.dead_letters()])
-        assert job.stop() == 0
 
 
 def rows(parent: str, group: str, client: str, *topics: str, part: str = "") -> set[Effective]:

@@ -83,7 +83,7 @@ def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_
         *("--dialect", "lite", "--include", f"{family}__**"),
     )
     with (
-        running(streams, tmp_path / "job.log") as job,
+        running(streams, tmp_path / "job.log"),
         watching as watcher,
         PlainConsumer(streams.bootstrap_servers, f"^{family}__.*") as plain,
         SubscriptionClient(streams.bootstrap_servers, streams.settings.updates) as client,
@@ -117,7 +117,6 @@ def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_
         assert eventually(partial(has, "eu__created", "orders", "registered"), WATCHED_SECONDS)
 
         assert watcher.stop(signal.SIGTERM) == 0
-        assert job.stop() == 0
     assert streams.dead_letters() == []
     record_property("seconds to ADD", [round(each, 2) for each in seconds])
     print(f"creation to ADD: median {median(seconds):.2f} s, {min(seconds):.2f} to {max(seconds):.2f} s")  # noqa: T201

@@ -356,8 +356,11 @@ def last_number(log: Path) -> int:
 
 @contextmanager
 def running(streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> Iterator[Job]:
+    """Run a job from the time when it is ready; at the end it stops in order, unless it has ended before."""
     with Job(streams, log, *options, command=command) as job:
         yield job.wait_ready()
+        if job.process.poll() is None:
+            assert job.stop() == 0, job.said()
 
 
 def refused(streams: Streams, log: Path, *options: str, code: int = 2, command: str = REEXPAND) -> str:
