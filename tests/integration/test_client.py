@@ -31,7 +31,7 @@ from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.oracle import Effective
 from tests.support.brokers import SharedBroker, StartBroker
 from tests.support.histories import expected, history
-from tests.support.processes import eventually
+from tests.support.processes import child, eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene
 from tests.support.topics import add_partitions, delete, remove_records
@@ -93,13 +93,10 @@ class Dispatching:
         command = [sys.executable, "-m", "streaming.examples.dispatcher", "--parent", self._parent]
         command += ["--bootstrap-servers", self._streams.bootstrap_servers, "--updates", self._streams.settings.updates]
         command += ["--group-id", self._parent, "--option", "session.timeout.ms=30000"]
-        with self._log.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-            try:
-                eventually(lambda: b"ready: " in self._log.read_bytes() or process.poll() is not None, SETTLE_SECONDS)
-                assert process.poll() is None, self._log.read_text()
-                yield process
-            finally:
-                process.kill()
+        with self._log.open("wb") as log, child(command, stdout=log, stderr=log) as process:
+            eventually(lambda: b"ready: " in self._log.read_bytes() or process.poll() is not None, SETTLE_SECONDS)
+            assert process.poll() is None, self._log.read_text()
+            yield process
 
 
 @pytest.mark.main

@@ -17,7 +17,7 @@ from streaming.kafka.specs import COMPACTION
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.local import jars
 from tests.support.brokers import SharedBroker
-from tests.support.processes import eventually
+from tests.support.processes import child, eventually
 from tests.support.update_records import Record, add, gone, key, remove
 
 PAGE = (Path(__file__).parents[2] / "docs/dispatcher.md").read_text(encoding="utf-8")
@@ -62,13 +62,12 @@ def running(command: list[str], folder: Path, broker: SharedBroker) -> Iterator[
     """Run a program in a folder, and yield it with the file of its output."""
     output = folder / "output"
     environment = {**os.environ, "KAFKA": broker.bootstrap_servers}
-    with output.open("wb") as file, (folder / "errors").open("wb") as errors:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=errors)
-        try:
-            yield process, output
-        finally:
-            process.kill()
-            process.wait()
+    with (
+        output.open("wb") as file,
+        (folder / "errors").open("wb") as errors,
+        child(command, cwd=folder, env=environment, stdout=file, stderr=errors) as process,
+    ):
+        yield process, output
 
 
 def lines(command: list[str], count: int, folder: Path, broker: SharedBroker) -> list[str]:

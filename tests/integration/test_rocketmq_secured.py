@@ -13,7 +13,7 @@ import trustme
 from streaming.rocketmq import admin
 from streaming.rocketmq.remoting import load_access
 from tests.support.lite_world import consume_command
-from tests.support.processes import eventually
+from tests.support.processes import child, eventually
 from tests.support.rocketmq import does, send
 from tests.support.rocketmq_watcher import announced, watch_command, watching
 from tests.support.running_job import Streams, running
@@ -115,14 +115,9 @@ def consuming(rocketmq: Secured, streams: Streams, folder: Path) -> Iterator[Pat
         "ROCKETMQ_LOGIN": f"{USER}:{PASSWORD}",
         "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(rocketmq.files / "authority.pem"),
     }
-    with received.open("wb") as output:
-        command = consume_command(rocketmq.endpoints, streams, "*__acme")
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, env=environment)
-    try:
+    command = consume_command(rocketmq.endpoints, streams, "*__acme")
+    with received.open("wb") as output, child(command, stdin=subprocess.PIPE, stdout=output, env=environment):
         yield received
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from streaming.local import classes, jars
 from streaming.oracle import Effective
 from tests.support.brokers import SharedBroker
-from tests.support.processes import eventually
+from tests.support.processes import child, eventually
 from tests.support.running_job import TOPIC_SETTINGS, Streams
 from tests.support.scene import Scene
 from tests.support.yarn import Yarn
@@ -48,15 +48,11 @@ def submitted(yarn: Yarn, streams: Streams, folder: Path) -> Iterator[None]:
     command += [str(main), "run", "--bootstrap-servers", streams.bootstrap_servers, "--checkpoint"]
     command += [str(streams.checkpoint), "--http", "off", "--shuffle-partitions", "2", *topics]
     environment = {**os.environ, "HADOOP_CONF_DIR": str(yarn.configuration), "PYSPARK_PYTHON": sys.executable}
-    with (folder / f"submit-{uuid4().hex[:4]}.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
+    file = folder / f"submit-{uuid4().hex[:4]}.log"
+    with file.open("wb") as log, child(command, env=environment, stdout=log, stderr=log):
         yield
         yarn.kill_application()
         assert eventually(lambda: yarn.application()["state"] == "KILLED", RIGHT_SECONDS, 0.5)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def drivers() -> list[int]:

@@ -2,10 +2,13 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 MARK = "REEXPAND_PROCESS_UNDER_TEST"
 """Environment variable that marks a process and all of its descendants."""
@@ -36,6 +39,16 @@ def eventually(condition: Callable[[], bool], seconds: float = 60, interval: flo
             return False
         time.sleep(interval)
     return True
+
+
+@contextmanager
+def child(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Run a command, and kill it at the end."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def ends_in_order() -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streaming.rocketmq.server import RocketMQ
+from tests.support.processes import child
 from tests.support.running_job import REEXPAND, Streams
 from tests.support.split_rocketmq import SplitRocketMQ
 
@@ -25,12 +26,8 @@ def watching(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run the watcher, and kill it at the end."""
     command = watch_command(server.name_server, streams, *options, parent=parent)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
+    with child(command, stdout=subprocess.DEVNULL) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def announced(streams: Streams) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """S3-compatible server on this machine: Versity's gateway, whose objects are files of a folder."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pytest
 
 from streaming.local.process import cache_folder
 from streaming.local.server import free_port
-from tests.support.processes import eventually
+from tests.support.processes import child, eventually
 
 VERSION = "v1.8.0"
 """Version of github.com/versity/versitygw; `make test-s3` builds it."""
@@ -40,21 +39,10 @@ def s3_server(home: Path, host: str = "127.0.0.1") -> Iterator[S3Server]:
     endpoint = f"{host}:{free_port()}"
     environment = {**os.environ, "ROOT_ACCESS_KEY": _KEY, "ROOT_SECRET_KEY": _SECRET}
     command = [str(_PROGRAM), "--port", endpoint, "posix", str(folder.parent)]
-    with (home / "s3.log").open("wb") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            assert eventually(lambda: _answers(f"http://{endpoint}"), 30), (home / "s3.log").read_text()
-            yield S3Server(
-                folder,
-                {
-                    "AWS_ENDPOINT_URL": f"http://{endpoint}",
-                    "AWS_ACCESS_KEY_ID": _KEY,
-                    "AWS_SECRET_ACCESS_KEY": _SECRET,
-                },
-            )
-        finally:
-            server.kill()
-            server.wait()
+    given = {"AWS_ENDPOINT_URL": f"http://{endpoint}", "AWS_ACCESS_KEY_ID": _KEY, "AWS_SECRET_ACCESS_KEY": _SECRET}
+    with (home / "s3.log").open("wb") as log, child(command, env=environment, stdout=log, stderr=log):
+        assert eventually(lambda: _answers(f"http://{endpoint}"), 30), (home / "s3.log").read_text()
+        yield S3Server(folder, given)
 
 
 def _answers(url: str) -> bool:

@@ -20,7 +20,7 @@ from streaming.client import Relation, SubscriptionClient
 from streaming.errors import ConfigInvalid, NotWritten
 from streaming.examples import dispatcher
 from streaming.examples.dispatcher import Dispatcher, Inbox, LeastRecentlyServed, main
-from tests.support.processes import eventually
+from tests.support.processes import child, eventually
 from tests.support.update_records import Record, add, remove
 
 Delivered = tuple[str, str | None]
@@ -201,14 +201,10 @@ def test_without_a_broker_it_says_what_it_waits_for_and_gives_up(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_ends_the_wait_for_a_broker(number: signal.Signals) -> None:
     command = [sys.executable, "-m", "streaming.examples.dispatcher", "--bootstrap-servers", "127.0.0.1:1"]
-    with subprocess.Popen(
-        [*command, "--parent", "p"], cwd=Path(__file__).parents[3], stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stderr is not None
-            assert "reading lite-subscription-updates at 127.0.0.1:1" in process.stderr.readline()
-            process.send_signal(number)
-            assert process.wait(60) == 0
-            assert "Traceback" not in process.stderr.read()
-        finally:
-            process.kill()
+    options = {"cwd": Path(__file__).parents[3], "stderr": subprocess.PIPE, "text": True}
+    with child([*command, "--parent", "p"], **options) as process:
+        assert process.stderr is not None
+        assert "reading lite-subscription-updates at 127.0.0.1:1" in process.stderr.readline()
+        process.send_signal(number)
+        assert process.wait(60) == 0
+        assert "Traceback" not in process.stderr.read()
