@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import kafka
@@ -43,40 +44,24 @@ def produce(bootstrap_servers: str, topic: str, values: list[bytes]) -> None:
 
 
 def consume(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": uuid.uuid4().hex,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    consumer.subscribe([topic])
-    try:
+    options = {"group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest", "log_level": 0}
+    with closing(Consumer({"bootstrap.servers": bootstrap_servers, **options})) as consumer:
+        consumer.subscribe([topic])
         messages = consumer.consume(count, timeout=60)
         return [message.value() or b"" for message in messages if message.error() is None]
-    finally:
-        consumer.close()
 
 
 def consume_with_kafka_python(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
-    consumer = kafka.KafkaConsumer(
-        topic, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=60_000
-    )
-    try:
+    options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 60_000}
+    with closing(kafka.KafkaConsumer(topic, bootstrap_servers=bootstrap_servers, **options)) as consumer:
         return [message.value for _, message in zip(range(count), consumer, strict=False)]
-    finally:
-        consumer.close()
 
 
 def produce_with_kafka_python(bootstrap_servers: str, topic: str, values: list[bytes]) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap_servers)
-    try:
+    with closing(kafka.KafkaProducer(bootstrap_servers=bootstrap_servers)) as producer:
         for value in values:
             producer.send(topic, value)
         producer.flush(60)
-    finally:
-        producer.close()
 
 
 def answers(bootstrap_servers: str, timeout: float = 60) -> bool:

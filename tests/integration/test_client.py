@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -180,20 +180,13 @@ def test_two_libraries_fold_to_the_relation_of_the_oracle(streams: Streams, tmp_
         streams.becomes(wanted)
 
     other: dict[tuple[str, ...], dict[str, Any]] = {}
-    consumer = KafkaConsumer(
-        streams.settings.updates,
-        bootstrap_servers=streams.bootstrap_servers,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=5_000,
-    )
-    try:
+    options = {"bootstrap_servers": streams.bootstrap_servers, "auto_offset_reset": "earliest"}
+    with closing(KafkaConsumer(streams.settings.updates, consumer_timeout_ms=5_000, **options)) as consumer:
         for message in consumer:
             update = json.loads(message.value) if message.value is not None else {"op": "REMOVE"}
             other.pop(tuple(json.loads(message.key)), None)
             if update["op"] == "ADD":
                 other[tuple(json.loads(message.key))] = update
-    finally:
-        consumer.close()
     changes: list[Change] = []
     with SubscriptionClient(streams.bootstrap_servers, streams.settings.updates, on_change=changes.append) as client:
         client.wait_ready(60)

@@ -192,9 +192,9 @@ def test_of_two_drivers_that_begin_a_checkpoint_at_once_one_stands_by(streams: S
     """As a deployment of both begins; none of them ends."""
     feed = streams.producer()
     subscribe(feed)
-    jobs = [Job(streams, tmp_path / f"{number}.log", "--standby") for number in range(2)]
-    try:
-        holder, other = first_ready(*jobs)
+    first, second = (Job(streams, tmp_path / f"{number}.log", "--standby") for number in range(2))
+    with first, second:
+        holder, other = first_ready(first, second)
         assert eventually(lambda: "standing by: " in other.said(), START_SECONDS, POLL_SECONDS), other.said()
         rows = create(feed, range(10))
         streams.becomes(rows)
@@ -202,9 +202,6 @@ def test_of_two_drivers_that_begin_a_checkpoint_at_once_one_stands_by(streams: S
         rows |= create(feed, range(10, 20))
         streams.becomes(rows)
         assert other.stop() == 0
-    finally:
-        for job in jobs:
-            job.close()
     assert streams.repeated() == 0
 
 

@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from operator import ge
 from random import Random
 from typing import Any, NamedTuple
@@ -318,15 +319,11 @@ def test_both_kafka_libraries_read_what_the_job_writes(shared: Shared) -> None:
     for topic in (settings.updates, settings.dead_letters, settings.clock, settings.subscription_events):
         mine = {(each.partition(), each.offset()): (each.key(), each.value()) for each in streams.read(topic)}
         found: dict[tuple[int | None, int | None], tuple[bytes, bytes]] = {}
-        consumer = KafkaConsumer(
-            topic, bootstrap_servers=streams.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=60_000
-        )
-        try:
+        options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 60_000}
+        with closing(KafkaConsumer(topic, bootstrap_servers=streams.bootstrap_servers, **options)) as consumer:
             while not mine.keys() <= found.keys():  # the clock ticks on
                 record = next(consumer)
                 found[record.partition, record.offset] = record.key, record.value
-        finally:
-            consumer.close()
         assert {place: found[place] for place in mine} == mine
 
 

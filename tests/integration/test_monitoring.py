@@ -38,12 +38,9 @@ def test_probes_tell_the_conditions_of_a_job_apart(own_broker: StartBroker, tmp_
             hang(streams, first, address)
             lose_kafka(broker, first, address)
             open_dashboard(prometheus)
-            second = Job(streams, tmp_path / "second", *options, standby, "--standby")
-            try:
+            with Job(streams, tmp_path / "second", *options, standby, "--standby") as second:
                 take_over(first, second)
                 ask_prometheus(prometheus)
-            finally:
-                second.close()
 
 
 def take_over(first: Job, second: Job) -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -153,11 +154,9 @@ def test_what_happened_while_it_was_down_is_announced_at_the_next_start(
     with watcher("--once") as third:
         assert third.process.wait(60) == 0
         assert third.announced() == []
-    other = KafkaConsumer(f"{prefix}-events", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
-    try:
+    options = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
+    with closing(KafkaConsumer(f"{prefix}-events", **options)) as other:
         events = [json.loads(record.value) for record in islice(other, 3 + len(difference))]
-    finally:
-        other.close()
     assert [(event["event"], event["liteTopic"][-1]) for event in events[3:]] == list(difference)
 
 

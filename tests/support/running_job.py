@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -125,21 +125,14 @@ class Streams:
 
     def ends(self, topic: str, *, committed: bool = True) -> dict[int, int]:
         """Return the offset after the last record of each partition: of committed or of all records."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                "group.id": uuid4().hex,
-                "isolation.level": "read_committed" if committed else "read_uncommitted",
-            }
-        )
-        try:
+        level = "read_committed" if committed else "read_uncommitted"
+        options = {"bootstrap.servers": self.bootstrap_servers, "group.id": uuid4().hex, "isolation.level": level}
+        with closing(Consumer(options)) as consumer:
             numbers = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             return {
                 number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1]
                 for number in numbers
             }
-        finally:
-            consumer.close()
 
     def updates(self) -> list[dict[str, Any]]:
         """Return all written updates, without tombstones."""

@@ -1,7 +1,7 @@
 """Operations on Kafka topics, such as an administrator's."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -66,12 +66,9 @@ def remove_records(streams: Streams, topic: str, before: int) -> None:
 
 def committed(streams: Streams, group: str, topic: str) -> dict[int, int]:
     """Return the offsets of a consumer group by partition; negative if it has none."""
-    consumer = Consumer({"bootstrap.servers": streams.bootstrap_servers, "group.id": group})
-    try:
+    with closing(Consumer({"bootstrap.servers": streams.bootstrap_servers, "group.id": group})) as consumer:
         asked = [TopicPartition(topic, number) for number in streams.ends(topic)]
         return {each.partition: each.offset for each in consumer.committed(asked, timeout=60)}
-    finally:
-        consumer.close()
 
 
 def _wait_for_leaders(streams: Streams, topic: str, partitions: int | None = None) -> None:

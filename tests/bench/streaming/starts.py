@@ -87,14 +87,11 @@ class KilledJob:
     def _start(self, topics: int) -> tuple[float, float]:
         name = self._create(topics)
         start = time.monotonic()
-        job = self._driver()
-        try:
+        with self._driver() as job:
             job.wait_ready()
             until_ready = time.monotonic() - start
             self._wait_for(name)
             return until_ready, time.monotonic() - start
-        finally:
-            job.close()
 
     def _wait_for(self, topic: str) -> None:
         deadline = time.monotonic() + SETTLE_SECONDS
