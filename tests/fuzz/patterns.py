@@ -60,8 +60,10 @@ def patterns(data: bytes) -> None:
             expected = (row, number) in meeting.expected
             assert matcher.matches(text, topic, case.dialect, policy=policy, allow_inner_multi=case.inner) is expected
             why = matcher.explain(text, topic, case.dialect, policy=policy, allow_inner_multi=case.inner)
-            assert why.matched is expected
+            assert why.matched is expected is (why.outcome == "match")
             assert str(why)
+            assert bool(why.steps) is (why.outcome != "invalid-topic")
+            assert why.outcome == "invalid-topic" or all(step.fits for step in why.steps) is expected
     _check_pattern_index(meeting, draw)
     _check_topic_index(meeting, draw)
     _check_options(draw, case)
@@ -217,6 +219,7 @@ def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:
         assert not index.add(meeting.parsed[number], number)
     for _ in range(3):
         assert len(index) == len(kept)
+        assert sorted(index) == sorted((meeting.asked[number][0], number) for number in kept)
         for row, topic in enumerate(meeting.topics):
             found = index.match(topic)
             assert sorted(found) == [number for number in sorted(kept) if (row, number) in meeting.expected]
@@ -229,12 +232,16 @@ def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:
                 assert change(text, number, policy=policy)
                 assert not change(text, number, policy=policy)
                 kept ^= {number}
-    for number in kept:
-        assert index.remove(meeting.parsed[number], number)
-    assert len(index) == 0
+    for pattern, number in list(index):
+        assert not index.remove(meeting.parsed[number], -1)
+        assert index.remove(meeting.parsed[number], number), pattern
+    assert list(index) == []
+    assert len(index) == index._prefix_count == 0
     assert not index._exact
     assert index._trie.is_empty
     assert index._prefixes.is_empty
+    assert not index._inner.entries
+    assert {block.patterns for block in index._inner._blocks.values()} <= {()}
 
 
 def _check_topic_index(meeting: Meeting, draw: Draw) -> None:
@@ -253,7 +260,9 @@ def _check_topic_index(meeting: Meeting, draw: Draw) -> None:
         assert index.add(topic)
         assert not index.add(topic)
     for _ in range(3):
+        assert sorted(index) == sorted(kept)
         assert len(index) == len(kept)
+        assert None not in index
         for number, (text, policy) in enumerate(meeting.asked):
             assert sorted(index.expand(text, policy=policy)) == sorted(kept & matched[number])
         assert set(index.expand_any(meeting.parsed)) == kept & of_any
@@ -264,8 +273,9 @@ def _check_topic_index(meeting: Meeting, draw: Draw) -> None:
                 assert change(topic)
                 assert not change(topic)
                 kept ^= {topic}
-    for topic in kept:
+    for topic in list(index):
         assert index.remove(topic)
+    assert list(index) == []
     assert len(index) == 0
     assert not index._root.children
     assert not index._unmatchable
