@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 from tests.bench.command import arguments, broker_and_folder, quantiles, show
 from tests.bench.streaming.cpu import cpu_seconds
@@ -130,9 +130,6 @@ class Way:
         command += ["--way", str(number), kafka, json.dumps(names)]
         with self._out.open("wb") as out, self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=out, stderr=log)
-
-    def __enter__(self) -> Self:
-        return self
 
     def lines(self) -> list[list[Any]]:
         """What it has printed: topic, time of the record, and time of its arrival; or its assignments."""
