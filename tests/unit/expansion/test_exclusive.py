@@ -21,7 +21,6 @@ from tests.support.events import (
     superseded,
     told,
 )
-from tests.support.states import decode, encode
 from tests.support.story import (
     Said,
     Story,
@@ -129,15 +128,6 @@ def test_a_part_that_comes_with_another_one_names_the_request_for_that() -> None
     assert {update.source.offset for update in story.expansion.updates} == {5}
 
 
-@pytest.mark.parametrize("former", [replace("t"), replace()], ids=["names", "every topic"])
-def test_a_new_worker_goes_on_counting(former: Event) -> None:
-    """The next request is newer than all that are stored."""
-    story = Story(EXCLUSIVE, replace("x", client="e"), replace("x", client="e"), former, T)
-    story.state = decode(encode(story.state))
-    story.then(replace("t", client="d"))
-    assert (story.held(), story.held("d")) == ([], ["t"])
-
-
 # A client that leaves gives the topic back to the next newest.
 
 
@@ -222,22 +212,6 @@ def test_a_group_bound_elsewhere_holds_nothing_and_remembers_the_order() -> None
 
 
 # Rows of their own, and offsets.
-
-
-@pytest.mark.rule("rows-of-the-holder")
-def test_all_rows_of_the_client_that_holds_a_topic_exist() -> None:
-    """Its newest entry decides for all of them."""
-    story = Story(EXCLUSIVE, replace("t", "$share/s/t", dialect="mqtt"), T)
-    assert len(story.rows) == 2
-    mine = [("t", ""), ("t", "share:s/t")]
-    assert story.then(replace("$share/s/+", dialect="mqtt", client="d")) == {
-        *(evicted("t", pattern, part=part) for pattern, part in mine),
-        subscribed("t", "+", part="share:s/+", client="d"),
-    }
-    assert story.then(add("t", dialect="mqtt")) == {
-        evicted("t", "+", part="share:s/+", client="d"),
-        *(subscribed("t", pattern, part=part) for pattern, part in mine),
-    }
 
 
 @pytest.mark.rule("resets")

@@ -311,26 +311,6 @@ def test_topics_count_not_rows() -> None:
     assert (story.held(), len(story.rows)) == (["b", "c"], 5)
 
 
-def test_a_second_row_of_a_topic_needs_no_room() -> None:
-    story = Story(ONE, replace("a", "b", dialect="wamp"), *AB)
-    assert story.then(add("a*", dialect="wamp")) == {subscribed("a", "a*", part="wamp::a*")}
-    assert story.then(drop("a", dialect="wamp")) == {unsubscribed("a", "a", part="wamp::a")}
-    assert story.held() == ["a"]
-
-
-def test_a_topic_created_with_several_rows_takes_one_place() -> None:
-    """In a micro-batch, and in the counts that are kept between micro-batches."""
-    for room, first in ((3, ["x"]), (2, [])):
-        story = Story(quota(room), replace("*", "a*", "b*", dialect="wamp"))
-        story.then(*map(created, first))
-        assert len(story.then(*ABC)) == 4
-        assert story.held() == [*first, "a", "b"]
-    story = Story(quota(3), quota(0, group="h"), replace("*", "a*", dialect="wamp"))
-    for topic in "axyz":
-        story.then(created(topic))
-    assert story.held() == [*"axy"]
-
-
 # Over shards.
 
 

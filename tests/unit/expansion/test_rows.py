@@ -12,40 +12,6 @@ EXACT, PREFIX, WILDCARD = (WAMP._replace(policy=policy) for policy in ("exact", 
 APART = Notation("lite", None, per_subscription=True)
 
 
-NAMES = ["a", "a/", "a/b", "a/b/c", "$s/b", "a.b", "a.b.c", "a..b", "ab", "a__b"]
-READ: list[tuple[Notation, str, list[str]]] = [
-    (LITE, "a__*", ["a__b"]),
-    (LITE, "*", ["a", "a/", "a/b", "a/b/c", "$s/b", "a.b", "a.b.c", "a..b", "ab"]),
-    (MQTT, "a/#", ["a", "a/", "a/b", "a/b/c"]),
-    (MQTT, "a/+", ["a/", "a/b"]),
-    (MQTT, "+/b", ["a/b"]),
-    (MQTT, "$s/+", ["$s/b"]),
-    (NATS, "a.*", ["a.b"]),
-    (NATS, "a.>", ["a.b", "a.b.c"]),
-    (NATS, "*", ["a", "a/", "a/b", "a/b/c", "$s/b", "ab", "a__b"]),
-    (EXACT, "a.b", ["a.b"]),
-    (PREFIX, "a.b", ["a.b", "a.b.c"]),
-    (PREFIX, "a", ["a", "a/", "a/b", "a/b/c", "a.b", "a.b.c", "a..b", "ab", "a__b"]),
-    (WILDCARD, "a.", ["a.b"]),
-    (WILDCARD, "a..b", ["a..b"]),
-    (WAMP, "a.*", ["a.b", "a.b.c", "a..b"]),
-]
-
-
-@pytest.mark.rule("mqtt-wildcards", "wamp")
-@pytest.mark.parametrize(("notation", "pattern", "topics"), READ)
-def test_entries_are_read_in_their_dialect_and_policy(notation: Notation, pattern: str, topics: list[str]) -> None:
-    """New topics and existing ones match alike."""
-    story = Story(WILD, replace(pattern, notation=notation))
-    story.then(*map(created, NAMES))
-    assert story.held() == topics
-    story = Story(WILD, *map(created, NAMES))
-    story.then(replace(pattern, notation=notation))
-    assert story.held() == topics
-    story.then(*map(deleted, NAMES))
-    assert story.rows == {}
-
-
 @pytest.mark.rule("wamp-star")
 def test_a_pattern_is_validated_under_its_policy() -> None:
     """An empty component stands for one under the policy `wildcard`, and is nothing elsewhere."""
@@ -75,21 +41,6 @@ def test_dialects_of_one_client_add_up_to_one_row() -> None:
     assert story.then(drop("+/b", dialect="mqtt")) == {unsubscribed("a/b", "+/b")}
 
 
-def test_the_same_text_in_two_dialects_is_two_entries() -> None:
-    """The update names the text once."""
-    story = Story(WILD, replace("*"), add("*", dialect="nats"))
-    assert story.then(created("a.b"), created("a")) == {added("a.b", "*"), added("a", "*")}
-    assert story.then(drop("*")) == {unsubscribed("a.b", "*")}
-    assert story.then(drop("*", dialect="nats")) == {unsubscribed("a", "*")}
-
-
-@pytest.mark.rule("empty-complete-add")
-def test_everything_is_the_same_in_all_dialects() -> None:
-    story = Story(WILD, replace(dialect="mqtt"))
-    assert story.then(created("$s/a")) == {added("$s/a")}
-    assert story.then(replace(dialect="wamp")) == set()
-
-
 # Rows of their own: per subscription, and shared.
 
 
@@ -109,23 +60,6 @@ def test_each_wamp_subscription_is_a_row() -> None:
         unsubscribed("com.app.x", "com.app", part="wamp:prefix:com.app"),
         unsubscribed("com.app.x", "com.app.x", part="wamp::com.app.x"),
     }
-
-
-@pytest.mark.rule("default-delivery")
-@pytest.mark.parametrize(
-    ("notation", "parts"),
-    [
-        (LITE, [""]),
-        (APART, ["lite::**", "lite::a"]),
-        (WAMP._replace(per_subscription=False), [""]),
-        (MQTT, [""]),
-        (MQTT._replace(per_subscription=True), ["mqtt::a"]),
-        (NATS._replace(per_subscription=True), ["nats::a"]),
-    ],
-)
-def test_delivery_is_per_client_or_per_subscription_in_every_dialect(notation: Notation, parts: list[str]) -> None:
-    story = Story(WILD, replace("a", "**", notation=notation), created("a"))
-    assert sorted(subscriber.part for subscriber, _ in story.rows) == parts
 
 
 @pytest.mark.rule("row-per-client")

@@ -11,7 +11,6 @@ from streaming.state.client import Ignored
 from streaming.state.group import NO_SELECTORS
 from tests.support.events import (
     DELETED,
-    EXCLUSIVE,
     LITERAL,
     WILD,
     Event,
@@ -32,7 +31,6 @@ from tests.support.story import (
     added,
     degrouped,
     deselected,
-    evicted,
     regrouped,
     removed,
     selected,
@@ -218,16 +216,6 @@ def test_a_kind_of_ones_own_decides_by_topic_and_by_request() -> None:
     with pytest.raises(Rejected, match=r"invalid literal for int.*'three'") as refused:
         request(longer("three"))
     assert refused.value.reason == Reason.INVALID_SELECTOR
-
-
-@pytest.mark.rule("selector-before-exclusivity")
-def test_a_client_that_evicts_needs_a_selector_that_agrees() -> None:
-    """A topic rejected by the selector of the group has no newest client."""
-    story = Story(EXCLUSIVE, replace("*"), created("a", tags="x"), created("b", tags="y"))
-    assert story.then(replace("*", client="d", tag="x")) == {
-        evicted("a", "*"), deselected("b", "*"), subscribed("a", "*", client="d"),
-    }  # fmt: skip
-    assert story.then(created("c", tags="x"), created("e", tags="y")) == {added("c", "*", client="d")}
 
 
 LARGE = " or ".join(["size = 1"] * sql92.MAX_NODES)

@@ -146,9 +146,10 @@ CASES: dict[str, list[Step]] = {
     ],
     # Notations.
     "a notation says how entries are read and delivered": [
-        world(WILD, *NOTATION_TOPICS, request, rows=rows)
+        step
         for request, rows in (
             (replace("a__*"), {"c a__x"}),
+            (replace(dialect="mqtt"), {"c a__x", "c a/b", "c a.b", "c $s/x"}),
             (replace("a/#", "a.*", dialect="lite"), set()),
             (replace("a__*", "*__*", dialect="lite", delivery=EACH), {"c a__x lite::*__*", "c a__x lite::a__*"}),
             (replace("a/#", "a/+", dialect="mqtt"), {"c a/b"}),
@@ -158,6 +159,7 @@ CASES: dict[str, list[Step]] = {
             (replace("$s/#", dialect="mqtt"), {"c $s/x"}),
             (replace("$share/s/a+", "+/#/c", dialect="mqtt"), set()),
             (replace("a.>", "$s/x", dialect="nats"), {"c $s/x", "c a.b"}),
+            (replace("a.>", dialect="nats", delivery=EACH), {"c a.b nats::a.>"}),
             (replace("a.*", "a.b", dialect="wamp"), {"c a.b wamp::a.*", "c a.b wamp::a.b"}),
             (replace("a.", dialect="wamp", policy="prefix"), {"c a.b wamp:prefix:a."}),
             (
@@ -168,6 +170,10 @@ CASES: dict[str, list[Step]] = {
             (replace("a__*", dialect="amqp"), set()),
             (replace("a/b", dialect="mqtt", policy="exact"), set()),
             (replace("a__*", delivery="twice"), set()),
+        )
+        for step in (
+            *(world(WILD, *NOTATION_TOPICS), batch(request, rows=rows)),
+            *(world(WILD, request), batch(*NOTATION_TOPICS, rows=rows)),
         )
     ],
     "a set may mix notations and partial remove takes from its own": [
@@ -318,9 +324,13 @@ CASES: dict[str, list[Step]] = {
     "the holder has all of its parts": [
         world(EXCLUSIVE, created("a"), replace("a", client="c"), replace("a", dialect="wamp", client="d")),
         batch(add("$share/s/#", dialect="mqtt", client="d"), rows={"d a wamp::a", "d a share:s/#"}),
+        batch(add("a", client="c"), rows={"c a"}),
+        batch(add("*", dialect="wamp", client="d"), rows={"d a wamp::a", "d a wamp::*", "d a share:s/#"}),
     ],
     "the selector comes before exclusivity": [
         world(EXCLUSIVE, created("a", tags="red"), replace("a", client="c"), replace("a", tag="blue"), rows=set()),
+        world(EXCLUSIVE, *RED_AND_BLUE, replace("*")),
+        batch(replace("*", client="d", tag="red"), rows={"d a"}),
     ],
     # Quotas.
     "a request for too many topics is refused whole": [
@@ -389,6 +399,15 @@ CASES: dict[str, list[Step]] = {
     "topics count not rows": [
         world(quota(1), created("a")),
         batch(replace("a", "*", "**", dialect="wamp"), rows={"c a wamp::a", "c a wamp::*", "c a wamp::**"}),
+        world(quota(1), replace("a", "b", dialect="wamp")),
+        batch(*ABC_TOPICS, rows={"c a wamp::a"}),
+        batch(add("a*", dialect="wamp"), rows={"c a wamp::a", "c a wamp::a*"}),
+        batch(drop("a", dialect="wamp"), rows={"c a wamp::a*"}),
+        world(quota(2), quota(0, group="other"), replace("*", "a*", "b*", dialect="wamp")),
+        batch(*ABC_TOPICS, rows={"c a wamp::*", "c a wamp::a*", "c b wamp::*", "c b wamp::b*"}),
+        world(quota(3), quota(0, group="other"), replace("*", "a*", dialect="wamp")),
+        *(batch(created(topic)) for topic in "axyz"),  # by counts that are kept between micro-batches
+        batch(rows={"c a wamp::*", "c a wamp::a*", "c x wamp::*", "c y wamp::*"}),
     ],
     "only topics with which the selector agrees count": [
         world(quota(1), created("a", tags="red"), created("b", tags="blue")),
@@ -524,11 +543,14 @@ CASES: dict[str, list[Step]] = {
 
 @pytest.mark.rule("late-topic-event", case="a topic created after its end lives anew")
 @pytest.mark.rule("forgotten-parents", case="where a silent client has asked is forgotten")
+@pytest.mark.rule("default-delivery", case="a notation says how entries are read and delivered")
 @pytest.mark.rule("inner-multi", case="inner multi is an option")
 @pytest.mark.rule("lasting-selector", case="a selector stays when the last client leaves")
 @pytest.mark.rule("no-selector", case="only a valid request that may say one changes the selector")
 @pytest.mark.rule("order-of-inputs", case="the order of inputs does not matter")
 @pytest.mark.rule("quota-of-everything", case="everything does not count")
+@pytest.mark.rule("rows-of-the-holder", case="the holder has all of its parts")
+@pytest.mark.rule("selector-before-exclusivity", case="the selector comes before exclusivity")
 @pytest.mark.rule("quota-values", case="a group that says nothing has the default quota")
 @pytest.mark.parametrize("system", [Oracle, Simulation])
 @pytest.mark.parametrize("rule", CASES)
