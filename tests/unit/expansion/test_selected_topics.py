@@ -42,37 +42,6 @@ REPLACED = Ignored.SELECTOR_REPLACED
 GONE = superseded(1_000, "q")
 
 
-@pytest.mark.rule("selector")
-@pytest.mark.parametrize(
-    ("request_", "agreeing"),
-    [
-        (replace("*", tag="x"), ["a", "c"]),
-        (replace("*", tag="x || y"), ["a", "b", "c"]),
-        (replace("*", tag="*"), ["a", "b", "c", "d", "e"]),
-        (replace("*", sql="size > 3"), ["c"]),
-        (replace("*", sql="size is null"), ["a", "b", "e"]),
-        (replace("*", sql="colour = 'red' or size = 1"), ["d"]),
-        (replace("a", "b", tag="x"), ["a"]),
-        (replace(tag="x"), ["a", "c"]),
-    ],
-)
-def test_topics_need_a_creation_that_agrees(request_: Event, agreeing: list[str]) -> None:
-    """Topics that come later and those that exist alike; everything is no exception."""
-    topics = [
-        created("a", tags="x"),
-        created("b", tags="y"),
-        created("c", tags="x", properties={"size": "5"}),
-        created("d", properties={"size": "1"}),
-        created("e"),
-    ]
-    story = Story(WILD, request_)
-    story.then(*topics)
-    assert story.held() == agreeing
-    story = Story(WILD, *topics)
-    story.then(request_)
-    assert story.held() == agreeing
-
-
 @pytest.mark.rule("recreated-topic")
 def test_a_second_creation_of_an_existing_topic_has_no_tags() -> None:
     """One after a deletion has, also within the micro-batch. The deletion is the cause, in any cut."""
