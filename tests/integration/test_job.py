@@ -13,7 +13,6 @@ from operator import ge
 from random import Random
 from typing import Any, NamedTuple
 
-import orjson
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
@@ -30,7 +29,7 @@ from tests.support import events
 from tests.support.brokers import SharedBroker
 from tests.support.events import encoded, replace
 from tests.support.inspecting import assert_the_job_explains_itself
-from tests.support.mutations import mutated
+from tests.support.mutations import is_json, mutated
 from tests.support.poison import POISON, request
 from tests.support.processes import eventually
 from tests.support.prometheus import probe, sample
@@ -362,11 +361,3 @@ def test_damaged_records_harm_nothing_else(shared: Shared) -> None:
     assert len(broken) > COUNT / 3
     assert {place: value for place, value in broken.items() if place not in places} == {}
     assert min(sent.values()) > COUNT / 20
-
-
-def is_json(value: bytes) -> bool:
-    try:
-        orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return False
-    return True

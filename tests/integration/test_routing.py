@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
@@ -31,6 +30,7 @@ from streaming.worker.rows import STREAMS, InputRow, InputRows, OutputKind, join
 from streaming.worker.signature import Signer
 from tests.support.events import encoded, replace
 from tests.support.histories import history
+from tests.support.mutations import is_json
 from tests.support.poison import HUGE, POISON
 from tests.support.sharded import PARTITION_OF_SHARD
 from tests.support.simulator import NUMBER, Record
@@ -460,14 +460,6 @@ def test_any_pieces_of_json_are_reported_once(spark: SparkSession) -> None:
     records = numbered([(stream, text) for text in broken for stream in Stream])
     letters = dead_letters(spark, records, Routing({"p": 3}, 1))
     assert letters == {record.offset: [Reason.NOT_JSON] for record in records}
-
-
-def is_json(data: bytes) -> bool:
-    try:
-        orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return False
-    return True
 
 
 @pytest.mark.rule("blank-names")

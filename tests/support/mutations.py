@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+import orjson
+
 from streaming.records.model import Stream
 from tests.support.events import created, encoded, leave, quota, replace, tick, wake, with_attributes
 
@@ -84,3 +86,11 @@ def mutate(random: Random, value: bytes) -> bytes:
         return value[:at] + random.choice(_TOKENS) + value[behind:]
     parts = value.split(b", ")  # fields reordered or repeated
     return b", ".join(random.choices(parts, k=len(parts)))
+
+
+def is_json(value: bytes) -> bool:
+    try:
+        orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return False
+    return True
