@@ -45,7 +45,7 @@ def packages(lock: Path) -> list[Material]:
 
 
 def locked_jars(reports: Path) -> Iterator[Material]:
-    """Yield the jars of the connector, of the broker, and of a local RocketMQ, with Ivy's reports about them."""
+    """Yield the jars of the connector, the broker and a local RocketMQ, from Ivy's reports."""
     known = {}
     for report in sorted(reports.glob("reexpand-*.xml")):
         for module in ElementTree.parse(report).iter("module"):

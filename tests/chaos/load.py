@@ -91,7 +91,7 @@ def _record(stream: Stream, value: dict[str, Any]) -> Record:
 
 
 class Load:
-    """A thread that sends random events to a job's inputs; it can be held and let go on."""
+    """Thread that sends random events to a job's inputs. It can be held and resumed."""
 
     def __init__(self, streams: Streams, random: Random, rate: int = RATE) -> None:
         self.feed: Feed = streams.producer()

@@ -42,7 +42,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class Struck:
-    """The work that was left when a fault struck, and what the job did then, in a few words."""
+    """Work that was left when a fault struck, and what the job did then."""
 
     proof: Proof
     outcome: str

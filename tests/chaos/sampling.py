@@ -18,7 +18,7 @@ _WIDTH = 40
 
 @dataclass(frozen=True)
 class Sample:
-    """Memory and sizes at one time, the rows of the relation, and the updates repeated since the sample before."""
+    """Memory, sizes and rows at one time, and the updates repeated since the sample before."""
 
     seconds: int
     jvm_mb: int

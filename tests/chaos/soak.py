@@ -31,7 +31,7 @@ PAUSES: Final = (5, 40)
 
 
 class Soak:
-    """A stage to which random faults happen; a calm run has none."""
+    """Stage with random faults. A calm run has none."""
 
     def __init__(self, stage: Stage, random: Random, faults: list[Fault], console: Console) -> None:
         self._stage = stage

@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.005
 
 
 class Stage:
-    """Topics on a broker, a job under load with further options of each start, and the judge of its relation."""
+    """Topics on a broker, a job under load, and the judge of its relation."""
 
     def __init__(self, broker: Broker, folder: Path, seed: int, options: Sequence[str] = ()) -> None:
         self.broker = broker
@@ -128,7 +128,7 @@ class Stage:
         return self._without_names(sentence)
 
     def ending(self, seconds: float) -> str:
-        """Return how a failed task ends the job within some seconds: exit code and sentence; nothing if it goes on."""
+        """Return the exit code and error of a job that a failed task ends in time, or nothing."""
         try:
             self.running.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -136,7 +136,7 @@ class Stage:
         return f"exit 1: {shortened(self.ends_with(self.running, 1, in_a_task=True))}"
 
     def survives(self, proof: Proof, outcome: str = "goes on", seconds: float = 5) -> Struck:
-        """Return that the job lives on, or how it has ended and was started again."""
+        """Return the outcome of a fault that the job may survive. Start a job that has ended."""
         said = self.ending(seconds)
         if said:
             self.start()
@@ -197,7 +197,7 @@ class Stage:
         return Counter(letter["reason"] for letter in self.streams.dead_letters())
 
     def producer(self, **options: str | int) -> Producer:
-        """Return a producer beside the load, with options that have underscores for dots."""
+        """Return a producer with further options, named with underscores instead of dots."""
         given = {name.replace("_", "."): value for name, value in options.items()}
         return Producer({"bootstrap.servers": self.streams.bootstrap_servers, "log_level": 0, **given})
 

@@ -41,7 +41,7 @@ def as_markdown(results: Iterable[Sequence[str]]) -> str:
 
 
 class Results:
-    """The latest row of each fault, kept in `results.json` of a folder from run to run, and `table.md` of them."""
+    """Latest row of each fault, kept in `results.json` between runs and written as a table to `table.md`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ STRIKES: Final = 3
 
 
 class Theatre:
-    """A broker, started with the first fault, and the stage on it; one that a fault has left wrong is replaced."""
+    """Broker with a stage. A stage with a wrong relation is replaced."""
 
     def __init__(self, broker: Broker, folder: Path, seed: int, options: Sequence[str] = ()) -> None:
         self._broker = broker

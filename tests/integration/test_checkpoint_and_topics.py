@@ -42,7 +42,7 @@ from tests.support.topics import delete, left_open, recreate, remove_records, to
 
 @dataclass
 class Jobs:
-    """Jobs on the topics of a test, all in one Spark, with some settings that differ from those of the streams."""
+    """Jobs on the topics of a test, all in one Spark. `changed` settings differ from those of the streams."""
 
     spark: SparkSession
     streams: Streams
@@ -53,7 +53,7 @@ class Jobs:
         return self.streams.settings.model_copy(update={"shuffle_partitions": 1, **self.changed})
 
     def works(self, *, accept_topics: bool = False) -> set[str]:
-        """Read all; return the topics that the client receives."""
+        """Process all records, and return the topics that the client receives."""
         with begun(self.spark, self.settings, accept_topics=accept_topics) as query:
             query.processAllAvailable()
         last = {message.key(): message.value() for message in self.streams.read(self.settings.updates)}
@@ -61,7 +61,7 @@ class Jobs:
         return {update["liteTopic"] for update in updates if update["op"] == "ADD"}
 
     def goes_on(self) -> None:
-        """Read a third topic: all are told then."""
+        """Create a third topic, and check that the client receives all three."""
         born(self.streams, "t3")
         assert self.works() == {"t1", "t2", "t3"}
 

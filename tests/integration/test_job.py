@@ -47,7 +47,7 @@ METERED = 30
 
 
 class Shared(NamedTuple):
-    """The running job, with the dead letters of its first micro-batch, which has the records of `hostile`."""
+    """Running job, with the dead letters of its first micro-batch, which contains the records of `hostile`."""
 
     streams: Streams
     job: Job

@@ -37,7 +37,7 @@ LONG = b"x" * 70_000
 
 
 class Case(NamedTuple):
-    """A permission of the resource with this number."""
+    """Permission of one of its resources, by number."""
 
     permission: Permission
     number: int

@@ -349,7 +349,7 @@ def last_number(log: Path) -> int:
 
 @contextmanager
 def running(streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> Iterator[Job]:
-    """Run a job from the time when it is ready; at the end it stops in order, unless it has ended before."""
+    """Run a job until the block ends. Then stop it, and check its exit code, unless it has ended before."""
     with Job(streams, log, *options, command=command) as job:
         yield job.wait_ready()
         if job.process.poll() is None:

@@ -23,7 +23,7 @@ _KEY, _SECRET = "user", "not-a-secret"
 
 @dataclass(frozen=True)
 class S3Server:
-    """Server with a bucket, whose objects are files of a folder, and environment variables of its clients."""
+    """Server with a bucket in a folder, and the environment variables of its clients."""
 
     folder: Path
     variables: dict[str, str]

@@ -22,7 +22,7 @@ _BROKER = (f"{_AT}broker.BrokerStartup", "-c", "broker.properties")
 
 @dataclass(frozen=True)
 class Setup:
-    """Settings and options of Java that differ from those of the usual servers."""
+    """Settings and Java options that differ from those of the usual servers."""
 
     broker: Mapping[str, object] = field(default_factory=dict)
     proxy: Mapping[str, object] = field(default_factory=dict)
@@ -33,7 +33,7 @@ _USUAL = Setup()
 
 
 class Part(Server):
-    """Server of RocketMQ, which answers once the text `ready` is in its log."""
+    """Server of RocketMQ. It answers once its log contains the text `ready`."""
 
     def __init__(self, folder: Path, ports: Ports, setup: Setup, command: Sequence[str], ready: str) -> None:
         super().__init__(folder, "server.log", _START_SECONDS)

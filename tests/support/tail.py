@@ -18,7 +18,7 @@ _PASSING = {
 
 
 class Tail:
-    """Reader of committed records of topics from their beginning, including new partitions."""
+    """Reader of topics from their beginning, including new partitions."""
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], *, committed: bool = True) -> None:
         self._topics = topics

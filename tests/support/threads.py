@@ -1,4 +1,4 @@
-"""One thread writes while others read."""
+"""Threads that read while a test writes."""
 
 import threading
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 READERS = 4
 
 
-def beside_readers(write: Callable[[], None], read: Callable[[], None]) -> None:
-    """Write while other threads read again and again; the first failure of any is raised."""
+def write_with_readers(write: Callable[[], None], read: Callable[[], None]) -> None:
+    """Write while other threads read continuously. Raise the first failure of any thread."""
     done = threading.Event()
 
     def reader() -> None:

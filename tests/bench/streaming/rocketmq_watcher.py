@@ -69,7 +69,7 @@ def main() -> None:
 
 
 class Announced:
-    """What is announced, as a consumer learns of it, with the time of the last event of each topic."""
+    """Announced events as a consumer reads them, with the time of the last event of each topic."""
 
     def __init__(self, streams: Streams) -> None:
         self.alive: set[str] = set()

@@ -39,7 +39,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """How much is stored: topics of all parents together, patterns and shards of each; `batch` topics come at once."""
+    """Stored topics of all parents together, patterns and shards of each parent, and new topics per batch."""
 
     topics: int = 1_000
     patterns: int = 100

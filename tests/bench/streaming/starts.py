@@ -46,7 +46,7 @@ def main() -> None:
 
 
 class KilledJob:
-    """A job that is killed and started again, with the seconds of each start, and its `reexpand` as its name."""
+    """Job that is killed and started again, with the seconds of each start."""
 
     def __init__(self, streams: Streams, command: str, topics: int) -> None:
         self.name = self.command = command

@@ -38,7 +38,7 @@ Key = tuple[str, int]
 
 
 class Visit(NamedTuple):
-    """Seconds of CPU of a micro-batch, bytes written at the ends of states, and rows of updates."""
+    """CPU seconds of a micro-batch, bytes appended to states, and rows of updates."""
 
     seconds: float
     written: int

@@ -18,7 +18,7 @@ from streaming.client import (
 )
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
-from tests.support.threads import beside_readers
+from tests.support.threads import write_with_readers
 from tests.support.update_records import add, gone, remove
 
 PARTITIONS = 4
@@ -210,4 +210,4 @@ def test_many_threads_ask_a_client_that_reads(broker: Simulated) -> None:
                 broker.write(*(add(f"t{number}") for number in range(start, start + 200)))
             until(client, 2_000)
 
-        beside_readers(write, ask)
+        write_with_readers(write, ask)

@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.client import Relation
-from tests.support.threads import beside_readers
+from tests.support.threads import write_with_readers
 from tests.support.update_records import add, gone, remove
 
 ROUNDS = 60
@@ -34,5 +34,5 @@ def test_many_threads_ask_while_one_changes() -> None:
             relation.apply(*remove(topic, client="comes"))
             relation.apply(*gone(topic, client="goes"))
 
-    beside_readers(change, ask)
+    write_with_readers(change, ask)
     assert {row.client_id for row in relation.rows()} == {"stays"}

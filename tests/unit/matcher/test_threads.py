@@ -3,7 +3,7 @@
 import pytest
 
 from matcher import PatternIndex, TopicIndex
-from tests.support.threads import beside_readers
+from tests.support.threads import write_with_readers
 
 ROUNDS = 300
 PREFIXED = "a.bcdefghijklmno"
@@ -45,7 +45,7 @@ def test_readers_of_a_pattern_index(
         assert index.match(topic).count("stays") == len(staying)
         assert sum(value == "stays" for _, value in index.match_patterns(topic)) == len(staying)
 
-    beside_readers(write, read)
+    write_with_readers(write, read)
     assert sorted(index.match(topic)) == ["stays"] * len(staying)
 
 
@@ -74,5 +74,5 @@ def test_readers_of_a_topic_index() -> None:
         assert {"a__b__c"} <= set(index.expand("a__**__c"))
         assert "a__b" in index
 
-    beside_readers(write, read)
+    write_with_readers(write, read)
     assert set(index.expand("**")) == staying
