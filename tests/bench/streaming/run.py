@@ -45,8 +45,8 @@ UNCOUNTED = 20
 REVIVING_BURSTS, REVIVING_EVENTS = 8, 640
 """Small bursts before a turn is measured, and their events.
 
-Spark ends Python workers that were idle for a minute, and a stopped job is idle. New workers must have seen all parents,
-as the workers of a running job have.
+Spark ends Python workers that were idle for a minute, and a stopped job is idle. New workers must have seen all
+parents, as the workers of a running job have.
 """
 
 NAIVE = System("job-sparks-defaults", [*PATCHED, "naive"])
