@@ -30,6 +30,9 @@ _CODES: Final = {
 }
 """Exit codes of the conditions; others are unhealthy."""
 
+_WITH_QUERY: Final = (Condition.CATCHING_UP, Condition.READY, Condition.HUNG)
+"""Conditions in which unread records are in a micro-batch."""
+
 _ANY_HOST: Final = ("0.0.0.0", "::")  # noqa: S104 - names of all interfaces, which are asked at the loopback one
 _HEALTH: Final = {"state", "reason", "uptime_seconds", "lag_records", "lag_seconds"}
 """Fields of `/healthz` that are shown."""
@@ -38,6 +41,7 @@ _LONGEST: Final = 64 * 1024**2
 """Maximum size in bytes of a response that is read."""
 
 _COUNTERS: Final = {"records": "records", "updates": "updates", "dead_letters": "dead letters"}
+_BATCHES: Final = "micro_batches_total"
 _REASONS: Final = 3
 """Number of reasons of dead letters in the text."""
 
@@ -151,10 +155,13 @@ def _code(health: Mapping[str, Any], max_lag: float | None) -> int:
 
 
 def figures(first: _Scrape | None, last: _Scrape) -> dict[str, Any]:
-    """Return the figures of a job, with rates between two scrapes."""
+    """Return the figures of a job, with rates between two scrapes.
+
+    Rates are None while the first micro-batch runs: it counts its records at its end.
+    """
 
     def rate(name: str, **labels: str) -> float | None:
-        if first is None:
+        if first is None or not first.total(_BATCHES):
             return None
         return max(0.0, last.total(name, **labels) - first.total(name, **labels)) / (last.at - first.at)
 
@@ -171,7 +178,7 @@ def figures(first: _Scrape | None, last: _Scrape) -> dict[str, Any]:
         },
         "dead_letters_by_reason": {name: int(count) for name, count in last.by("dead_letters_total", "reason").items()},
         "lag_by_input": {name: int(count) for name, count in inputs.items()},
-        "micro_batches": int(last.total("micro_batches_total")),
+        "micro_batches": int(last.total(_BATCHES)),
         "last_commit_seconds_ago": max(0.0, time.time() - ended) if ended else None,
         "micro_batch_seconds": {phase: mean(phase) for phase in phases},
         "latency_seconds": {f"p{share}": last.within("latency_seconds", share / 100) for share in (50, 99)},
@@ -211,6 +218,7 @@ def _rows(health: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[tup
     for name, label in _COUNTERS.items():
         found = figures[name]
         rate = "" if found["per_second"] is None else f", {found['per_second']:,.1f} per second"
+        rate = rate if figures["micro_batches"] else ", no rate yet"
         why = ", ".join([*reasons[:_REASONS], *more]) if name == "dead_letters" else ""
         yield label, f"{found['total']:,}{rate}" + (f": {why}" if why else "")
     phases = {name: f"{seconds:.3f} s" for name, seconds in figures["micro_batch_seconds"].items()}
@@ -219,6 +227,9 @@ def _rows(health: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[tup
         yield "micro-batch", f"{phases.pop('total', '?')} on average of {figures['micro_batches']:,}, last {ago} ago"
         slowest = list(phases.items())[:_REASONS]
         yield "", ", ".join(f"{name} {seconds}" for name, seconds in slowest)
+    else:
+        is_running = health["lag_records"] and health["state"] in _WITH_QUERY
+        yield "micro-batch", "the first one is running" if is_running else "none yet"
     if figures["latency_seconds"]["p99"] is not None:
         bounds = figures["latency_seconds"]
         yield "latency", f"50% within {bounds['p50']:g} s, 99% within {bounds['p99']:g} s"
@@ -259,7 +270,8 @@ def status(
     """Show the condition, lag, rates and micro-batches of a job.
 
     Reads /healthz and /metrics of the job, which need no token. Counts are since the start of the process; rates are
-    measured during --interval; times of micro-batches are means since the start.
+    measured during --interval, and null until the first micro-batch has ended; times of micro-batches are means since
+    the start.
 
     Exit code 0 if the job is ready or a standby, 1 if no job answers, 2 if an option is invalid, 3 if the job starts,
     stops or lags, 4 if a micro-batch hangs or Kafka does not answer.

@@ -41,8 +41,12 @@ _ANSWER_SECONDS: Final = 5.0
 
 
 def own_state(answer: Mapping[str, Any], lag: LagMeter) -> dict[str, Any]:
-    """Return the state that the job itself reports, for the page."""
-    return {**answer, "level": LEVELS[answer["state"]], "rates": lag.rates}
+    """Return the state that the job itself reports, for the page.
+
+    `rates` is None until the job has committed a micro-batch, because the rate of the first one is known at its end.
+    """
+    rates = None if answer["micro_batch"] is None else lag.rates or None
+    return {**answer, "level": LEVELS[answer["state"]], "rates": rates}
 
 
 def slowest(batch: BatchReport) -> list[dict[str, Any]]:
@@ -150,7 +154,8 @@ class JobWatch(Looking):
         if not read:
             return {}
         self._lag.look(_by_topic((*where, span.end) for where, span in ends.items()), read)
-        return {"lag_records": self._lag.records, "lag_seconds": round(self._lag.seconds, 1), "rates": self._lag.rates}
+        return {"lag_records": self._lag.records, "lag_seconds": round(self._lag.seconds, 1),
+                "rates": self._lag.rates or None}  # fmt: skip
 
 
 def _by_topic(places: Iterable[Sequence[Any]]) -> dict[str, dict[int, int]]:

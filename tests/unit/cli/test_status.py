@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 from typing import Any
 
 import pytest
@@ -138,6 +138,30 @@ def test_rates_are_those_of_the_interval(job: Served) -> None:
     worker.join()
     assert found["records"]["total"] == 20
     assert 5 < found["records"]["per_second"] <= 10
+
+
+def test_there_is_no_rate_while_the_first_micro_batch_runs(job: Served) -> None:
+    """Nor for the interval in which it ends: its records have taken longer."""
+    caught_up(job, 20)
+    http = (job.server.url or "").removeprefix("http://")
+    lines = run("--http", http, "--interval", "0.1").stdout.splitlines()
+    assert lines[3:7] == [
+        *(f"  {name:<13} 0, no rate yet" for name in ("records", "updates", "dead letters")),
+        "  micro-batch   the first one is running",
+    ]
+    worker = Timer(0.5, lambda: job.read(0))
+    worker.start()
+    found = json.loads(run("--http", http, "--interval", "1", "--json").stdout)
+    worker.join()
+    assert (found["records"], found["updates"]) == ({"total": 10, "per_second": None}, {"total": 0, "per_second": None})
+    found = json.loads(run("--http", http, "--interval", "0.1", "--json").stdout)
+    assert found["records"] == {"total": 10, "per_second": 0}
+
+
+def test_an_idle_job_runs_no_first_micro_batch(job: Served) -> None:
+    assert "  micro-batch   none yet" in job.status().stdout.splitlines()
+    caught_up(job)
+    assert "  micro-batch   none yet" in job.status().stdout.splitlines()
 
 
 def test_without_a_job_there_is_one_sentence() -> None:

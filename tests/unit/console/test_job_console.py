@@ -51,7 +51,7 @@ def test_it_shows_what_is_received_and_the_micro_batches_of_the_job(broker: Simu
         lag.look({"t": {0: 9}}, {"t": {0: 2}})
         found = client.get("/api/overview").json()
         job = {name: found["job"][name] for name in ("state", "level", "lag_records", "lag_seconds", "rates")}
-        assert job == {"state": "ready", "level": "good", "lag_records": 7, "lag_seconds": 1.5, "rates": {}}
+        assert job == {"state": "ready", "level": "good", "lag_records": 7, "lag_seconds": 1.5, "rates": None}
         assert found["shards"] == [
             {"parent": "orders", "shard": 3, "topics": 2, "clients": 1, "bytes": 9, "seconds": 4.0}
         ]

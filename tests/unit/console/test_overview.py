@@ -14,10 +14,10 @@ from streaming.config import load
 from streaming.console import looking
 from streaming.console import overview as module
 from streaming.console.app import ConsoleSources, console
-from streaming.console.overview import LEVELS, JobWatch, slowest, slowest_of
+from streaming.console.overview import LEVELS, JobWatch, own_state, slowest, slowest_of
 from streaming.kafka.permissions import lag_group
-from streaming.monitor.batch import BatchReport
-from streaming.monitor.health import Condition
+from streaming.monitor.batch import BatchReport, LagMeter
+from streaming.monitor.health import Condition, Health
 from streaming.worker.rows import KeyFacts
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
@@ -103,6 +103,17 @@ def test_shards_are_sorted_by_their_longest_wait() -> None:
 
 def test_every_condition_has_a_level() -> None:
     assert LEVELS.keys() == set(Condition)
+
+
+def test_the_jobs_rates_are_unknown_until_its_first_micro_batch_is_committed() -> None:
+    time = iter((1_000.0, 1_000.0, 1_002.0))
+    health, lag = Health(300), LagMeter(lambda: next(time))
+    for offset in (0, 10):
+        lag.look({"t": {0: 99}}, {"t": {0: offset}})
+    assert own_state(health.answer().body(), lag)["rates"] is None
+    health.look(0, is_running=True)
+    assert own_state(health.answer().body(), LagMeter())["rates"] is None
+    assert own_state(health.answer().body(), lag)["rates"] == {"t": 5}
 
 
 def test_a_console_without_a_job_has_an_overview(sources: ConsoleSources) -> None:
