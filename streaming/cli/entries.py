@@ -5,9 +5,11 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from streaming.cli import output, root
 from streaming.cli.root import checkpoint_option, combined, connection_options, json_option, main
@@ -24,6 +26,30 @@ if TYPE_CHECKING:
 
 _MESSAGE_CHARACTERS = 100
 """Maximum number of characters of a message in a list."""
+
+
+class _ReasonType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """Choice of the reasons of dead letters, which are imported when they are needed."""
+
+    name = "reason"
+
+    @cached_property
+    def _choice(self) -> "click.Choice[str]":
+        from streaming.records.model import Reason
+
+        return click.Choice([str(reason) for reason in Reason])
+
+    def get_metavar(self, *args: Any, **options: Any) -> str | None:
+        """Return the reasons, for the help."""
+        return self._choice.get_metavar(*args, **options)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return a reason, or report an unknown one with the known ones."""
+        return self._choice.convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete a reason."""
+        return self._choice.shell_complete(ctx, param, incomplete)
 
 
 @contextmanager
@@ -54,7 +80,7 @@ _letters_options = combined(
 )
 _filter_options = combined(
     click.option(
-        "--reason", "reasons", multiple=True, metavar="REASON", help="Only dead letters with this reason; repeatable."
+        "--reason", "reasons", multiple=True, type=_ReasonType(), help="Only dead letters with this reason; repeatable."
     ),
     click.option(
         "--topic", "topics", multiple=True, metavar="NAME",
