@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from streaming.inspect import Inspector
     from streaming.records.model import Stream
 
-asking_options = combined(
-    connection_options,
+question_options = combined(
     kept_option("--clock", help="Kafka topic of requests to the job. [default: lite-clock]"),
     kept_option("--answers", help="Kafka topic of the job's responses. [default: lite-answers]"),
+)
+"""Options of the Kafka topics of questions, which `kept("clock", "answers")` returns."""
+
+asking_options = combined(
+    connection_options,
+    question_options,
     kept_option(
         "--timeout", type=click.FloatRange(0.1), default=10, show_default=True,
         help="Timeout of the job's response, in seconds.",

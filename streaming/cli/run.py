@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args, get_origin
 import click
 
 from streaming.cli import context, root
+from streaming.cli.ask import question_options
 from streaming.cli.output import progress_line
 from streaming.cli.root import FILE, json_option, kept, main
 from streaming.errors import ReexpandError
@@ -146,6 +147,7 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
 )  # fmt: skip
 @root.updates_option
 @click.option("--dead-letters", help="Kafka topic of the dead letters. [default: lite-dead-letters]")
+@question_options
 @root.parents_option
 @click.option(
     "--max-rows", type=click.IntRange(1), default=1_000_000, show_default=True,
@@ -165,7 +167,8 @@ def console(
     """Serve a web page with lite topics, clients and live updates.
 
     The page shows the tree of topics with their receivers, the clients, live updates, dead letters, and a playground
-    for patterns of all dialects. The console reads the updates topic and the dead letters, and needs no running job.
+    for patterns of all dialects. The console reads the updates topic and the dead letters, and needs no running job. It
+    asks a running job for explanations, groups, and topics without receivers.
 
     On a loopback address it answers only this machine. Any other address requires a token of at least 16 characters,
     from --token-file or REEXPAND_CONSOLE_TOKEN. A browser sends it in a form, a program as
@@ -184,7 +187,7 @@ def console(
     from streaming.console import server
     from streaming.console.app import console as application
 
-    settings = root.settings(**topics)
+    settings = root.settings(**topics, **kept("clock", "answers"))
     where = server.address(http)
     token = server.access_token(where, os.environ.get(server.VARIABLE), token_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

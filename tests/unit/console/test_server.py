@@ -9,9 +9,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 from starlette.applications import Starlette
 
-from streaming.config import Address
+from streaming.cli import main
+from streaming.config import Address, Settings
+from streaming.console import server
 from streaming.console.server import access_token, address, serve
 from streaming.errors import AddressUnusable, ConfigInvalid
 from tests.support.processes import eventually
@@ -71,6 +74,26 @@ def test_an_address_in_use_is_told() -> None:
         where = Address("127.0.0.1", other.getsockname()[1])
         with pytest.raises(AddressUnusable, match=f"cannot listen on 127.0.0.1:{where.port}: Address already in use"):
             serve(Starlette(), where, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"), [((), ("lite-clock", "lite-answers")), (("--clock", "c", "--answers", "a"), ("c", "a"))]
+)
+def test_the_verb_has_the_topics_of_questions(
+    options: tuple[str, ...], names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the verbs that ask the job."""
+    opened: list[Settings] = []
+
+    def open_sources(_: object, settings: Settings, *__: object, **___: object) -> None:
+        opened.append(settings)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "open_sources", open_sources)
+    former = signal.getsignal(signal.SIGTERM)
+    result = CliRunner().invoke(main, ["console", "--bootstrap-servers", "b:1", *options])
+    signal.signal(signal.SIGTERM, former)
+    assert (result.exit_code, [(each.clock, each.answers) for each in opened]) == (0, [names])
 
 
 def test_the_verb_serves_until_sigterm(broker: Simulated, tmp_path: Path) -> None:
