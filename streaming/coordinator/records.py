@@ -8,8 +8,8 @@ import orjson
 
 from streaming.coordinator.state import PendingEnd
 from streaming.records.model import Action, End, Place, SubscriptionRequest, ends_fields, repeated_fields, without_none
+from streaming.records.record import KafkaRecord
 from streaming.records.subscribers import ClientKey
-from streaming.records.writing import KafkaRecord
 
 
 def alarm(parent: str, shard: int, time: int) -> KafkaRecord:

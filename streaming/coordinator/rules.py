@@ -33,10 +33,10 @@ from streaming.records.model import (
     SubscriptionRequest,
     Tick,
 )
+from streaming.records.record import KafkaRecord
 from streaming.records.routing import COORDINATOR
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Problem
-from streaming.records.writing import KafkaRecord
 from streaming.state import Shard
 from streaming.state.client import Ignored, Mode, Subscription, advance
 from streaming.state.notes import NO_VERSIONS, Versions

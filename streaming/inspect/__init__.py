@@ -8,7 +8,7 @@
 
 from matcher.explain import Step as SegmentStep
 from streaming.inspect.api import Explanation, Filter, Inspector
-from streaming.inspect.planning import DryRun, ParentEffect
+from streaming.inspect.effects import DryRun, ParentEffect
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,

@@ -13,16 +13,15 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 
 from streaming.config import Settings, load
-from streaming.coordinator import COORDINATOR
 from streaming.errors import NotPlaced
 from streaming.inspect.asking import ANSWER_SECONDS, BUCKET_KEYS, Inquirer, KeyAnswer
+from streaming.inspect.effects import DryRun
 from streaming.inspect.following import Chosen, UpdatesFollower
-from streaming.inspect.planning import DryRun, dry_run, read, stream_of, text_of
 from streaming.records.model import Stream
-from streaming.records.routing import Routing
+from streaming.records.routing import COORDINATOR, Routing
 from streaming.storage.store import Key
 from streaming.worker.bounds import bounds_of
-from streaming.worker.inquiry.entries import NEAREST, likeness
+from streaming.worker.inquiry.likeness import NEAREST, likeness
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,
@@ -210,13 +209,14 @@ class Inspector:
 
     def plan(self, record: Mapping[str, Any] | bytes, stream: Stream | None = None) -> DryRun:
         """Return the effect of an event now; None infers its stream from the fields."""
+        from streaming.inspect import planning  # noqa: PLC0415 - it parses as the job does, with numpy
 
         def ask(question: Question, keys: Collection[Key]) -> list[PlannedEffect]:
             return [_read(PlannedEffect, answer.value) for answer in self._ask(question, keys).values()]
 
-        text = record if isinstance(record, bytes) else text_of(record)
-        kind = stream or stream_of(json.loads(text))
-        return dry_run(kind, read(kind, text, self._bounds), ask, self._routing_of)
+        text = record if isinstance(record, bytes) else planning.text_of(record)
+        kind = stream or planning.stream_of(json.loads(text))
+        return planning.dry_run(kind, planning.read(kind, text, self._bounds), ask, self._routing_of)
 
     def updates_of(self, place: EventPlace, follower: UpdatesFollower) -> list[dict[str, Any]]:
         """Return the updates of an event, sent after the follower was opened, once the job has read it.

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from streaming.config import Settings
-from streaming.coordinator import BUCKETS, COORDINATOR
 from streaming.errors import InspectError, QuestionRefused, TopicMissing, TopicUnreadable, Unanswered
 from streaming.kafka.options import for_librdkafka
 from streaming.kafka.reader import TopicReader
 from streaming.kafka.writer import Writer
+from streaming.records.routing import BUCKETS, COORDINATOR
 from streaming.storage.store import Key
 from streaming.worker.inquiry.questions import Question
 

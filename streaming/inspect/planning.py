@@ -4,24 +4,24 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from streaming.config import Settings
-from streaming.coordinator import COORDINATOR
 from streaming.errors import NotWritten, QuestionRefused, Rejected
 from streaming.inspect.asking import BUCKET_KEYS
+from streaming.inspect.effects import DryRun, ParentEffect
 from streaming.kafka.options import for_librdkafka
 from streaming.kafka.writer import Writer
 from streaming.records.model import Reason, Stream
 from streaming.records.parsing import parse_topic_event
-from streaming.records.routing import Routing, placed
+from streaming.records.routing import COORDINATOR, Routing, placed
 from streaming.storage.store import Key
 from streaming.worker.bounds import Bounds, bounds_of
-from streaming.worker.inquiry.model import EventPlace, PlannedEffect, PlannedProblem, PlannedUpdate
+from streaming.worker.inquiry.model import EventPlace, PlannedEffect, PlannedProblem
 from streaming.worker.inquiry.planning import PLANNED_OFFSET
 from streaming.worker.inquiry.questions import Ask, Question
 from streaming.worker.reading import KeyReader
@@ -41,37 +41,6 @@ _NAMES: Final = (str(STREAMS[0]), str(STREAMS[1]), str(STREAMS[2]), str(STREAMS[
 """Placeholders for the names of the Kafka topics."""
 
 _KAFKA_SECONDS: Final = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class ParentEffect:
-    """Effect of a planned event on one parent."""
-
-    parent: str
-    adds: int
-    removes: int
-    shown: tuple[PlannedUpdate, ...]
-    complete: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """Effect of a planned event."""
-
-    stream: str
-    parents: tuple[ParentEffect, ...]
-    problems: tuple[PlannedProblem, ...]
-    ignored: tuple[str, ...]
-
-    @property
-    def adds(self) -> int:
-        """Number of rows that would be added."""
-        return sum(each.adds for each in self.parents)
-
-    @property
-    def removes(self) -> int:
-        """Number of rows that would be removed."""
-        return sum(each.removes for each in self.parents)
 
 
 class PlannedRecord(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from streaming.inspect.api import Explanation, Filter
-from streaming.inspect.planning import DryRun
+from streaming.inspect.effects import DryRun
 from streaming.printable import counted, printable, printable_json
 from streaming.worker.inquiry.listing import accepting
 from streaming.worker.inquiry.model import (

@@ -4,12 +4,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import orjson
 
 from streaming.kafka.facts import Offsets
-from streaming.worker.rows import KeyFacts
+
+if TYPE_CHECKING:
+    from streaming.worker.rows import KeyFacts
 
 TOTAL = "triggerExecution"
 """Spark's name for the duration of a whole micro-batch."""
@@ -47,12 +49,12 @@ class BatchReport(NamedTuple):
     ended: float
     phases: Mapping[str, float]
     counts: Counter[str]
-    keys: list[KeyFacts]
+    keys: "list[KeyFacts]"
     state_keys: int
     state_bytes: int
 
     @classmethod
-    def of(cls, progress: Mapping[str, Any], counts: Counter[str], keys: list[KeyFacts]) -> Self:
+    def of(cls, progress: Mapping[str, Any], counts: Counter[str], keys: "list[KeyFacts]") -> Self:
         """Create the report from Spark's progress and counts."""
         phases = {name: milliseconds / 1_000 for name, milliseconds in progress["durationMs"].items()}
         began = datetime.fromisoformat(progress["timestamp"]).timestamp() if "timestamp" in progress else 0.0
@@ -163,7 +165,7 @@ class ShardSizes:
         self.topics = 0
         self.state_bytes = 0
 
-    def follow(self, key: KeyFacts) -> None:
+    def follow(self, key: "KeyFacts") -> None:
         """Update the size of a key."""
         if not key.parent:
             self._coordinator[key.shard] = key.clients

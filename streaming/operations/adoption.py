@@ -14,9 +14,9 @@ from streaming.errors import NotVerified, RebuildRefused
 from streaming.kafka import facts
 from streaming.kafka.facts import Offsets
 from streaming.operations.checkpoint import JobCheckpoint, Progress
+from streaming.records.record import KafkaRecord
 from streaming.records.routing import Routing
 from streaming.records.subscribers import ClientKey
-from streaming.records.writing import KafkaRecord
 from streaming.spark import notes, positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin

@@ -19,6 +19,7 @@ import orjson
 from matcher.cache import ENTRY_BYTES, BoundedCache
 from streaming.records.columns import Ints, SourceColumns, compacted
 from streaming.records.model import LMQ_PREFIX, Reason, Source
+from streaming.records.record import KafkaRecord
 from streaming.records.subscribers import SHARE, SubscriberKey
 from streaming.records.updates import Cause, Op, Update, UpdateColumns
 
@@ -44,13 +45,6 @@ _SUBSCRIBER_CACHE_BYTES = 32 * 1024 * 1024
 
 OP_JSON = {op: f'{{"op":"{op}",'.encode() for op in Op}
 """First field of an update, by op."""
-
-
-class KafkaRecord(NamedTuple):
-    """Key and value for Kafka; a value of None makes compaction delete the key."""
-
-    key: bytes
-    value: bytes | None
 
 
 def update_key(parent: str, group: str, client_id: str, lite_topic: str, part: str = "") -> bytes:

@@ -19,7 +19,7 @@ from streaming.config import Settings
 from streaming.errors import JobFailed, KafkaUnavailable, NotWritten
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.printable import counted
-from streaming.records.writing import KafkaRecord
+from streaming.records.record import KafkaRecord
 from streaming.spark import checkpoint, positions
 from streaming.spark.checkpoint import CheckpointFiles, QueryProgress
 from streaming.spark.kafka_admin import SHORT_TIMEOUT_MS, KafkaAdmin

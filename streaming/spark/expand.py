@@ -17,13 +17,13 @@ from streaming.records.routing import Routing
 from streaming.spark import arrow, sinks
 from streaming.storage.archive import Folder
 from streaming.storage.store import Archives
-from streaming.worker import InputRow, InputRows, WorkerConfig
 from streaming.worker.bounds import bounds_of
 from streaming.worker.process import NO_WATCHDOG, Watchdog, kept, without_collection
 from streaming.worker.quarantine import Decision
 from streaming.worker.rehearsal import KeyWork, Rehearsal
-from streaming.worker.rows import Output, joined
+from streaming.worker.rows import InputRow, InputRows, Output, joined
 from streaming.worker.signature import Signer
+from streaming.worker.worker import WorkerConfig
 
 T = TypeVar("T")
 Frames = Generator[arrow.Frame, None, T]

@@ -11,7 +11,7 @@ from streaming.config import Settings
 from streaming.errors import NotWritten
 from streaming.kafka import options
 from streaming.kafka.permissions import missing, writable
-from streaming.records.writing import KafkaRecord
+from streaming.records.record import KafkaRecord
 
 JAVA_ERRORS: Final = (Py4JError, OSError)
 """Exceptions of a call into the JVM; if the JVM has ended, Py4J passes on the refused connection."""

@@ -18,7 +18,7 @@ from streaming.kafka.permissions import Grant, checkpoint_of, grants, missing, w
 from streaming.kafka.specs import INPUT, answers_spec, flaws, specs
 from streaming.printable import counted
 from streaming.records.parsing import parse_group_event
-from streaming.records.writing import KafkaRecord
+from streaming.records.record import KafkaRecord
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.kafka_admin import KafkaAdmin

@@ -14,8 +14,9 @@ import orjson
 from streaming.coordinator import COORDINATOR
 from streaming.records.columns import Ints
 from streaming.records.model import Source, Stream
+from streaming.records.record import KafkaRecord
 from streaming.records.updates import Cause, Op, Update, UpdateColumns
-from streaming.records.writing import SEPARATOR, KafkaRecord, Tables, UpdateWriter
+from streaming.records.writing import SEPARATOR, Tables, UpdateWriter
 from streaming.state.client import Ignored
 from streaming.storage.journal import Journal
 from streaming.worker.failures import NOT_OF_AN_ENTRY, EntryFailed

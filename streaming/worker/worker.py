@@ -12,8 +12,9 @@ from streaming.expansion import Expansion, Updates, expand
 from streaming.expansion.renamed import FORMAT_WITH_FILTERS, has_shares, renamed_rows
 from streaming.records.columns import Event
 from streaming.records.model import Reason, Source, Stream
+from streaming.records.record import KafkaRecord
 from streaming.records.routing import Routing
-from streaming.records.writing import KafkaRecord, UpdateWriter
+from streaming.records.writing import UpdateWriter
 from streaming.state import Shard, ShardDelta, ShardState
 from streaming.state.client import Mode
 from streaming.storage.journal import FORMAT, Journal

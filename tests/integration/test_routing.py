@@ -23,11 +23,11 @@ from streaming.records.routing import Routing, placed
 from streaming.records.updates import Op
 from streaming.records.writing import MAX_ORIGINAL_BYTES, SEPARATOR, TABLE_END, Tables, UpdateWriter
 from streaming.spark.route import BEGINNING_BYTES, PIECE_BYTES, longest_value, route
-from streaming.worker import WorkerConfig
 from streaming.worker.bounds import bounds_of
 from streaming.worker.quarantine import partition_of
 from streaming.worker.rows import STREAMS, InputRow, InputRows, OutputKind, joined
 from streaming.worker.signature import Signer
+from streaming.worker.worker import WorkerConfig
 from tests.support.events import encoded, replace
 from tests.support.histories import history
 from tests.support.mutations import is_json

@@ -11,9 +11,9 @@ from streaming.inspect.asking import KeyAnswer
 from streaming.records.model import Stream
 from streaming.records.routing import placed
 from streaming.storage.store import Key
-from streaming.worker import InputRow, Worker
 from streaming.worker.inquiry.questions import Question
-from streaming.worker.rows import OutputKind
+from streaming.worker.rows import InputRow, OutputKind
+from streaming.worker.worker import Worker
 from tests.support.simulator import NUMBER, Simulation
 from tests.support.states import work
 

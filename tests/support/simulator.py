@@ -14,8 +14,8 @@ from streaming.records.routing import Routing, placed
 from streaming.state import Shard
 from streaming.state.holdings import holdings
 from streaming.storage.store import ADOPTED
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import STREAMS, InputRow, OutputKind
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.states import TOMBSTONE, Memory, Written, decode, work
 
 TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events", "lite-clock")

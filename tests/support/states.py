@@ -13,8 +13,9 @@ from streaming.records.writing import TABLE_END, Tables
 from streaming.state import ShardDelta, ShardState
 from streaming.state.client import Ignored
 from streaming.storage.journal import Archive, Journal
-from streaming.worker import Worker, WorkerConfig, process
+from streaming.worker import process
 from streaming.worker.rows import InputRow, InputRows, Output, OutputKind, by_kind
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import Event, encoded
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)

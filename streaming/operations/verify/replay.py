@@ -25,12 +25,12 @@ from streaming.state.holdings import holdings
 from streaming.storage.archive import Folder
 from streaming.storage.store import Key
 from streaming.tuning import DEFAULT_TUNING
-from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.limits_note import Limits
 from streaming.worker.quarantine import partition_of
 from streaming.worker.reading import KeyReader
-from streaming.worker.rows import STREAMS, OutputKind, StreamTopics, position
+from streaming.worker.rows import STREAMS, InputRow, InputRows, OutputKind, StreamTopics, position
 from streaming.worker.signature import Origin, Signer
+from streaming.worker.worker import Worker, WorkerConfig
 
 STATE_CACHE_BYTES: Final = 256 * 1024 * 1024
 """Memory for decoded states."""

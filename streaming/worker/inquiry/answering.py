@@ -9,8 +9,8 @@ import orjson
 from streaming.coordinator import COORDINATOR, CoordinatorState, bucket_of
 from streaming.errors import Rejected
 from streaming.records.model import Source, Stream
+from streaming.records.record import KafkaRecord
 from streaming.records.subscribers import ClientKey
-from streaming.records.writing import KafkaRecord
 from streaming.state import Shard, ShardState
 from streaming.worker.inquiry import listing, planning
 from streaming.worker.inquiry.listing import overview

@@ -12,12 +12,10 @@ from streaming.state import UNKNOWN_GROUP, Group, Shard
 from streaming.state.blocks import Block
 from streaming.state.client import Client, Mode
 from streaming.state.interests import pattern_of
+from streaming.worker.inquiry.likeness import likeness
 from streaming.worker.inquiry.model import EntryVerdict, EventPlace, Hint, request_place
 
 T = TypeVar("T")
-
-NEAREST = 5
-"""Number of entries that are shown if none matches."""
 
 _SUSPECTS = 200
 """Number of entries, nearest to the topic, that are checked for likely mistakes."""
@@ -95,16 +93,6 @@ def fitting(things: Iterable[T], length: Callable[[T], int], most: int) -> Itera
 def short(text: str) -> str:
     """Return a name for a sentence: quoted, and cut if it is long."""
     return repr(text if len(text) <= _SHORT else text[:_SHORT] + "...")
-
-
-def likeness(text: str, topic: str) -> int:
-    """Return the length of the common prefix of an entry and a topic; case is ignored."""
-    one, other = text.casefold(), topic.casefold()
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if other.startswith(one[:middle]) else (low, middle - 1)
-    return low
 
 
 def mistakes(client: Client, group: Group, name: str, shard: Shard, topic: str) -> list[Hint]:

@@ -12,6 +12,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import Effort, TooWide, is_beyond
 from streaming.worker.inquiry.entries import fitting, held
+from streaming.worker.inquiry.facts import client_facts, group_facts
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,
@@ -24,8 +25,6 @@ from streaming.worker.inquiry.model import (
     SubscriptionFacts,
     TopicDetails,
     TopicFacts,
-    client_facts,
-    group_facts,
     topic_facts,
 )
 from streaming.worker.inquiry.questions import Question

@@ -17,7 +17,6 @@ from streaming.state.holdings import Effort, is_beyond
 from streaming.state.interests import pattern_of
 from streaming.state.policy import accepts
 from streaming.worker.inquiry.entries import (
-    NEAREST,
     affordable,
     held,
     mistakes,
@@ -26,6 +25,8 @@ from streaming.worker.inquiry.entries import (
     short,
     spellings,
 )
+from streaming.worker.inquiry.facts import client_facts, group_facts
+from streaming.worker.inquiry.likeness import NEAREST
 from streaming.worker.inquiry.model import (
     EntryVerdict,
     EventPlace,
@@ -34,8 +35,6 @@ from streaming.worker.inquiry.model import (
     PairVerdict,
     QuotaFacts,
     RowFacts,
-    client_facts,
-    group_facts,
     request_place,
     topic_facts,
 )

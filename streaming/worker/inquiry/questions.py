@@ -13,7 +13,7 @@ import orjson
 
 from streaming.errors import Rejected
 from streaming.records.model import MAX_NAME_BYTES, Reason
-from streaming.records.writing import KafkaRecord
+from streaming.records.record import KafkaRecord
 
 ANSWERABLE_MS: Final = 120_000
 """Maximum age of a question in ms. Older ones are dropped: a replay of the clock answers none."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from matcher import PatternIndex
 from streaming.records.model import BIND_TOPIC, WILDCARD, Source
+from streaming.records.record import KafkaRecord
 from streaming.records.subscribers import SubscriberKey
 from streaming.records.updates import Cause, Op, Update
-from streaming.records.writing import KafkaRecord, UpdateWriter
+from streaming.records.writing import UpdateWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

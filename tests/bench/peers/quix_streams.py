@@ -17,7 +17,7 @@ from quixstreams import Application, State, message_context
 from quixstreams.models import Serializer
 
 from streaming.records.model import Source
-from streaming.records.writing import KafkaRecord
+from streaming.records.record import KafkaRecord
 from tests.bench.peers.decisions import Entry, Event, Operator, placed, say_ready, setting
 
 JOIN_SECONDS = 60

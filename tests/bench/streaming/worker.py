@@ -19,13 +19,13 @@ from streaming.state import Shard, ShardDelta, ShardState
 from streaming.state.blocks import Block
 from streaming.state.client import Interest
 from streaming.tuning import Tuning
-from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.inquiry import listing
 from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.planning import plan_shard, read
 from streaming.worker.inquiry.questions import Ask, Question
 from streaming.worker.process import without_collection
-from streaming.worker.rows import Output, OutputKind
+from streaming.worker.rows import InputRow, InputRows, Output, OutputKind
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.bench.command import milliseconds, parsed, show
 from tests.bench.streaming.workload import Workload
 from tests.support import events

@@ -12,7 +12,7 @@ from streaming.oracle import Oracle
 from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from streaming.tuning import Tuning
-from streaming.worker import Worker
+from streaming.worker.worker import Worker
 from tests.property.streaming.test_histories import routings
 from tests.support.histories import PROFILES, REFUSALS, batches, feed, history, lease_of
 from tests.support.simulator import Record, Simulation

@@ -18,7 +18,7 @@ from streaming.records.parsing import parse_subscription
 from streaming.records.routing import Routing
 from streaming.records.updates import Cause
 from streaming.tuning import Tuning
-from streaming.worker import Worker
+from streaming.worker.worker import Worker
 from tests.support.histories import PROFILES, batches, entries_of, feed, history, lease_of
 from tests.support.simulator import Record, Simulation, element
 

@@ -20,7 +20,7 @@ from streaming.examples.screen import Screen
 from streaming.examples.verdict import Coordinates, DeadLetter, ReceivedUpdate
 from streaming.inspect import SegmentStep, wording
 from streaming.inspect.api import Explanation
-from streaming.inspect.planning import DryRun, ParentEffect
+from streaming.inspect.effects import DryRun, ParentEffect
 from streaming.operations.verify import findings as verification
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
 from streaming.oracle import Effective

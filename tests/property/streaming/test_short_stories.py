@@ -13,7 +13,7 @@ from streaming.records.model import VERSION_RETENTION_MS, Stream
 from streaming.records.routing import Routing
 from streaming.records.updates import Cause
 from streaming.tuning import Tuning
-from streaming.worker import Worker
+from streaming.worker.worker import Worker
 from tests.support.events import (
     EXCLUSIVE,
     UNBOUND,

@@ -11,8 +11,8 @@ from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause
 from streaming.state import replay
 from streaming.tuning import Tuning
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, OutputKind
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import (
     Event,
     add,

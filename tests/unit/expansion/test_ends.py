@@ -10,7 +10,7 @@ from streaming.records.routing import Routing
 from streaming.records.updates import Cause
 from streaming.state import Shard
 from streaming.tuning import Tuning
-from streaming.worker import Worker
+from streaming.worker.worker import Worker
 from tests.support.events import WILD, Event, add, created, encoded, leave, quota, replace, told
 from tests.support.simulator import Record, Simulation
 from tests.support.story import Story, removed

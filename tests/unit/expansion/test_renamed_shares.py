@@ -8,8 +8,8 @@ import pytest
 from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD
 from streaming.storage.journal import FORMAT
 from streaming.tuning import Tuning
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, OutputKind
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import created, deleted, replace, with_attributes
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import GROUPS, SUBSCRIPTIONS, TOMBSTONE, TOPICS, Written, row, work

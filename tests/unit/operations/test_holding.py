@@ -16,8 +16,8 @@ from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from streaming.records.writing import update_key
 from streaming.tuning import Tuning
-from streaming.worker import Worker
 from streaming.worker.quarantine import partition_of
+from streaming.worker.worker import Worker
 from tests.support.events import WILD, created, encoded, replace
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, history
 from tests.support.recorder import Recorder

@@ -18,7 +18,7 @@ from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.operations import rebuild as session
 from streaming.operations.rebuild import ROUNDS, Followed, Plan, followed, settling
 from streaming.records.model import Stream
-from streaming.records.writing import KafkaRecord
+from streaming.records.record import KafkaRecord
 from streaming.spark import checkpoint, notes, provision, sinks
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.expand import _output_frames

@@ -11,8 +11,8 @@ from streaming.operations.adoption import Layout, Renewed, renewed_states
 from streaming.records.routing import Routing
 from streaming.state import ShardState
 from streaming.storage.store import ADOPTED
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import EXCLUSIVE, WILD, created, replace
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Memories

@@ -27,7 +27,7 @@ from streaming.operations.verify.values import (
 from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from streaming.records.writing import update_key
-from streaming.worker import Worker
+from streaming.worker.worker import Worker
 from tests.support.events import WILD, created, encoded, replace
 from tests.support.histories import PROFILES, batches, history
 from tests.support.recorder import Recorder

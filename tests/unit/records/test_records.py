@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from streaming.records.model import MAX_NAME_BYTES, Reason, Source
+from streaming.records.record import KafkaRecord
 from streaming.records.subscribers import SubscriberKey
 from streaming.records.updates import Cause, Op, Update
 from streaming.records.writing import (
     MAX_ORIGINAL_BYTES,
     MAX_PATTERN_BYTES,
-    KafkaRecord,
     UpdateWriter,
     dead_letter,
     update_key,

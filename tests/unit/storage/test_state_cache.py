@@ -17,8 +17,8 @@ from streaming.records.model import BIND_TOPIC, NO_METADATA, QUOTA, WILDCARD
 from streaming.state import ShardDelta, ShardState
 from streaming.storage.journal import Journal
 from streaming.storage.store import Kind, StateStore
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, InputRows
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import created, deleted, encoded, replace, with_attributes
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, decode

@@ -15,10 +15,10 @@ from streaming.records.json_fields import MAX_DEPTH, depth, excerpt, json_object
 from streaming.records.model import Reason, Stream
 from streaming.records.parsing import parse_subscription
 from streaming.records.routing import Routing, placed
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
 from streaming.worker.rows import STREAMS, InputRow, InputRows, OutputKind, label
 from streaming.worker.signature import Signer
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import created, encoded, leave, replace, tick
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Record, Simulation

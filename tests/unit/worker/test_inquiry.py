@@ -15,14 +15,14 @@ from streaming.records.routing import placed
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardDelta, ShardState, counts
 from streaming.tuning import Tuning
-from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.bounds import Bounds
 from streaming.worker.inquiry import listing
 from streaming.worker.inquiry.model import EventPlace, PairFacts, PairVerdict
 from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.planning import plan_shard, read
 from streaming.worker.inquiry.questions import ANSWERABLE_MS, MAX_ITEMS, Ask, Question
-from streaming.worker.rows import OutputKind
+from streaming.worker.rows import InputRow, InputRows, OutputKind
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import (
     EXCLUSIVE,
     LITERAL,

@@ -11,10 +11,12 @@ from streaming.records.model import NO_METADATA, Stream, TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardDelta, ShardState, holdings
 from streaming.state.client import Mode
-from streaming.worker import InputRow, Worker, WorkerConfig
 from streaming.worker.inquiry import answering, entries, listing
+from streaming.worker.inquiry.likeness import likeness
 from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.questions import Ask, Question
+from streaming.worker.rows import InputRow
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import WILD, created, quota, replace
 from tests.support.simulator import NUMBER, TOPICS
 from tests.support.states import work
@@ -130,7 +132,7 @@ def test_a_deep_name_is_explained_by_its_first_segments() -> None:
 
 def test_likeness_is_the_length_of_the_common_beginning() -> None:
     for one, other, length in (("abc", "abd", 2), ("", "a", 0), ("a", "a", 1), ("AB", "abc", 2), ("x", "y", 0)):
-        assert entries.likeness(one, other) == entries.likeness(other, one) == length
+        assert likeness(one, other) == likeness(other, one) == length
 
 
 def test_a_quota_that_takes_too_long_to_judge_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,10 @@ from streaming.spark import monitoring
 from streaming.state import ShardState
 from streaming.storage.store import StateStore
 from streaming.tuning import Tuning
-from streaming.worker import Worker, WorkerConfig, reading
+from streaming.worker import reading
 from streaming.worker.reading import KeyReader
 from streaming.worker.rows import InputRow, InputRows, OutputKind
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import WILD, created, leave, replace, tick
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of

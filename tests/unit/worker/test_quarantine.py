@@ -8,9 +8,9 @@ import pytest
 from streaming.kafka.facts import EntryPlace
 from streaming.records.model import Reason
 from streaming.tuning import Tuning
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.quarantine import MAX_PER_HOUR, Decision, Quarantine
 from streaming.worker.rows import InputRow, OutputKind
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import WILD, created, replace
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of

@@ -12,9 +12,9 @@ import pytest
 from streaming.errors import EntriesLethal
 from streaming.state import policy
 from streaming.tuning import Tuning
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rehearsal import Fate, KeyWork, Rehearsal, lethal_entries
 from streaming.worker.rows import InputRow, InputRows
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import WILD, created, replace
 from tests.support.lethal import KIND, Lethal
 from tests.support.selector_kinds import offered

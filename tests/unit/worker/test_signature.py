@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from streaming.records.model import Reason, Source, Stream
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import OutputKind
 from streaming.worker.signature import Origin, Signer, sets_own_fields
+from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import WILD, encoded, leave, replace, tick, with_attributes
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import CLOCK, GROUPS, HOME, SUBSCRIPTIONS, TOPICS, Written, row, work

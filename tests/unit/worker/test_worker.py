@@ -17,9 +17,8 @@ from streaming.records.updates import Update
 from streaming.state.client import Ignored
 from streaming.storage.journal import Journal, Position
 from streaming.tuning import Tuning
-from streaming.worker import Worker, WorkerConfig
 from streaming.worker.rows import InputRow, InputRows, KeyFacts, Output, OutputKind, OutputRow
-from streaming.worker.worker import SWEEP_MS
+from streaming.worker.worker import SWEEP_MS, Worker, WorkerConfig
 from tests.support.events import WILD, add, created, deleted, encoded, leave, replace, tick, wake, with_attributes
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Memories, rows_of
