@@ -56,7 +56,7 @@ def explanation(found: Explanation) -> str:
 
 def time(milliseconds: int) -> str:
     """Return a time in milliseconds since the epoch, to the second."""
-    return datetime.fromtimestamp(milliseconds / 1_000, UTC).isoformat(" ", "seconds")
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def facts(found: Explanation) -> Iterator[tuple[str, str]]:

@@ -201,7 +201,7 @@ def test_an_explanation_is_printed_in_words() -> None:
         "  group        entries are patterns, quota 2,000, set by groups[0]@0",
         "  binding      'p', by groups[0]@0",
         "  client       in session, 1 entry, last request subscriptions[0]@1",
-        "  lease        last request at 1970-01-01 00:00:02+00:00 (subscriptions[0]@1)",
+        "  lease        last request at 1970-01-01 00:00:02 UTC (subscriptions[0]@1)",
         "  lite pattern 'a__*__c' does not match: segment 3 of the topic, 'd', is not 'c', sent by subscriptions[0]@1",
         "      a                a                equal",
         "      *                b                one segment",
