@@ -14,7 +14,8 @@ import click
 from streaming.cli import context, root
 from streaming.cli.output import progress_line, result
 from streaming.cli.root import checkpoint_option, connection_options, json_option, main
-from streaming.cli.run import JobCommand, config_option, load, provide_java
+from streaming.cli.run import config_option, load, provide_java
+from streaming.cli.setting_options import JobCommand
 from streaming.errors import NotVerified, ReexpandError
 from streaming.printable import counted
 

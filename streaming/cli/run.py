@@ -6,9 +6,8 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -16,44 +15,12 @@ from streaming.cli import context, root
 from streaming.cli.ask import question_options
 from streaming.cli.output import progress_line
 from streaming.cli.root import FILE, json_option, kept, main
+from streaming.cli.setting_options import JobCommand
 from streaming.errors import ReexpandError
 
 if TYPE_CHECKING:
     from streaming.config import Settings
     from streaming.operations.advise.inventory import InputBlock
-
-
-class JobCommand(click.Command):
-    """Command with an option for each setting of the job, so help and configuration agree."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options of the command and of all settings."""
-        *own, help_option = super().get_params(ctx)
-        return [*own, *_setting_options(), help_option]
-
-
-@cache
-def _setting_options() -> tuple[click.Option, ...]:
-    from streaming.config import Settings
-
-    # Values remain strings. `config` checks them like values from other sources.
-    options = []
-    for name, field in Settings.model_fields.items():
-        shown = isinstance(field.default, str | int | float) and field.default is not False
-        help_text = (field.description or "") + (f" [default: {field.default}]" if shown else "")
-        option = f"--{name.replace('_', '-')}"
-        is_number = any(each in str(field.annotation) for each in ("int", "float"))
-        kind = "SIZE" if name.endswith("_bytes") else "N" if is_number else "TEXT"
-        form: dict[str, Any] = {"metavar": kind}
-        if name == "shards":
-            form = {"multiple": True, "metavar": "PARENT=N"}
-        elif field.annotation is bool:
-            option = f"{option}/--no-{name.replace('_', '-')}"
-            form = {"is_flag": True}
-        elif get_origin(field.annotation) is Literal:
-            form = {"type": click.Choice(get_args(field.annotation))}
-        options.append(click.Option([option], default=None, help=help_text, **form))
-    return tuple(options)
 
 
 config_option = root.combined(
