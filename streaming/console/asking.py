@@ -23,7 +23,7 @@ from streaming.console.budget import (
     widest_run,
 )
 from streaming.console.job_lists import GROUP_COLUMNS
-from streaming.console.listing import WAYS, ListRequest, Search, beginning
+from streaming.console.listing import ROW_COLUMNS, WAYS, ListRequest, Search, beginning
 from streaming.console.live import LiveRelation, count, page, sample
 
 PAGE: Final = 100
@@ -152,7 +152,7 @@ _PARSERS: Final[Mapping[str, Callable[[Request], Any]]] = {
     "of_groups": lambda request: _listing(request, *GROUP_COLUMNS),
     "of_topics": lambda request: _listing(request, "topic", "receivers"),
     "of_subscribers": lambda request: _listing(request, "client", "group", "topics"),
-    "of_rows": lambda request: _listing(request, "client", "group", "topic", "cause"),
+    "of_rows": lambda request: _listing(request, *ROW_COLUMNS),
     "subscriber": _subscriber,  # without `part` the whole client
     "explained": lambda request: _subscriber(request, ""),  # without `group` all groups of the client
 }

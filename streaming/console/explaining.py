@@ -126,7 +126,10 @@ def _meaning(cause: str) -> str:
 
 
 def _checks(found: Explanation) -> Iterator[dict[str, Any]]:
-    """Yield facts, entries and hints: each with its name, `met` (None if unknown), a sentence, and steps by segment."""
+    """Yield facts, entries and hints: each with its name, a sentence, and steps by segment.
+
+    `met` is None for facts and hints.
+    """
     for name, text in wording.facts(found):
         yield {"name": name, "met": None, "detail": f"{text}.", "steps": ()}
     for entry in sorted(found.pair.entries, key=lambda entry: not entry.matches)[:_ENTRIES]:

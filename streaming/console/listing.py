@@ -155,10 +155,11 @@ def beginning(pattern: Pattern, separator: str) -> str:
     return separator.join(leading)
 
 
-ROW_COLUMNS: Final[Mapping[str, Callable[[Row], str]]] = {
+ROW_COLUMNS: Final[Mapping[str, Callable[[Row], str | tuple[str, ...]]]] = {
     "client": lambda row: row.client_id,
     "group": lambda row: row.group,
     "topic": lambda row: row.lite_topic,
+    "entries": lambda row: row.patterns,
     "cause": lambda row: row.cause,
 }
 """Sort keys of rows."""

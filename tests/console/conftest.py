@@ -73,7 +73,9 @@ def _explain(live: LiveRelation, subscriber: Subscriber, lite_topic: str) -> dic
         return seen
     found = matcher.explain(entry, lite_topic)
     detail, steps = f"{entry} (lite): {found.reason}.", shown_steps(found.steps)
-    return {**seen, "checks": [{"name": "entry", "met": found.matched, "detail": detail, "steps": steps}]}
+    fact = {"name": "topic", "met": None, "detail": "exists.", "steps": ()}
+    hint = {"name": "hint", "met": None, "detail": "the group is bound to sensors", "steps": ()}
+    return {**seen, "checks": [fact, {"name": "entry", "met": found.matched, "detail": detail, "steps": steps}, hint]}
 
 
 @pytest.fixture(scope="session")
@@ -101,10 +103,10 @@ def broker() -> Simulated:
 
 
 @contextmanager
-def own_streams(folder: Path) -> Iterator[Streams]:
+def own_streams(folder: Path, kind: type[Streams] = Streams) -> Iterator[Streams]:
     """Start a broker in a folder, and yield the job's topics on it."""
     with Broker(folder / "kafka") as broker:
-        yield Streams(broker.bootstrap_servers, folder / "checkpoint").create()
+        yield kind(broker.bootstrap_servers, folder / "checkpoint").create()
 
 
 JOB = {"state": "ready", "level": "good", "reason": "the query runs, and the inputs are read",

@@ -1,7 +1,7 @@
 """Answers of a job to a console on a simulated broker, which has none."""
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from streaming.inspect import EventPlace, GroupFacts, Page, TopicFacts
 from tests.console.rows import HOSTILE
@@ -15,7 +15,13 @@ GROUPS = (
 
 
 class FakeJob:
-    """A job with some groups, and with two shards whose topics have no receivers in part."""
+    """A job with some groups, and with two shards whose topics have no receivers in part.
+
+    Attributes:
+        born: further topics of the first shard.
+    """
+
+    born: ClassVar[list[str]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -28,8 +34,8 @@ class FakeJob:
         yield Page(GROUPS[:limit] if parent == "orders" else (), None, len(GROUPS))
 
     def parents(self) -> list[str]:
-        """Return the only parent."""
-        return ["orders"]
+        """Return a parent with rows, and one without."""
+        return ["idle", "orders"]
 
     def topic_count(self, _: str) -> int:
         """Return the number of topics in both shards."""
@@ -39,6 +45,7 @@ class FakeJob:
         """Return the topics of a shard, and the place of the next one."""
         names = [f"ap__{'new' if number % 2 else 'old'}__{number:03}" for number in range(120)]
         found = [TopicFacts(name, deadline=1_764_000_000_000) for name in names] if shard else [
-            TopicFacts("eu__acme__order__created"), TopicFacts("ap__acme__lost"), TopicFacts(HOSTILE)]  # fmt: skip
+            TopicFacts("eu__acme__order__created"), TopicFacts("ap__acme__lost"), TopicFacts(HOSTILE),
+            *map(TopicFacts, self.born)]  # fmt: skip
         assert (cursor, limit >= len(found)) == (0, True)
         return Page(found, None, len(found)), None if shard else (1, 0)

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import time
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -10,10 +11,11 @@ from typing import Any, Final
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
+from streaming.config import Settings, load
 from streaming.records.model import Stream
 from tests.console.conftest import BROWSERS, COMMAND, FLAGS, own_streams
 from tests.support.events import attributes
-from tests.support.running_job import running
+from tests.support.running_job import Streams, running
 from tests.support.scene import Scene, repeated
 
 IMAGES: Final = Path(__file__).parents[2] / "docs/images"
@@ -21,7 +23,7 @@ SIZES: Final = ((1280, 800), (390, 800))
 """Width and height of the windows in pixels."""
 
 _MARGIN: Final = 20
-_COLOURS: Final = 96
+_COLOURS: Final = 128
 _TRAFFIC_SECONDS: Final = 45
 _PAIR: Final = "parent=orders&group=billing&client=globex-billing&topic=eu__acme__order__created"
 VIEWS: Final = {
@@ -38,6 +40,15 @@ VIEWS: Final = {
     "timings": "timings",
 }
 """Fragments of the addresses of the views, by the name of the picture."""
+
+
+class DefaultStreams(Streams):
+    """Topics with their default names."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The job's settings for these topics."""
+        return load({"bootstrap_servers": self.bootstrap_servers, "checkpoint": str(self.checkpoint)})
 
 
 def tell(scene: Scene) -> None:
@@ -95,14 +106,16 @@ def shot(browser: Browser, address: str, width: int, height: int, scheme: Any) -
 
 
 def save(image: Image.Image, name: str) -> None:
-    """Write a picture with few colours."""
-    image.quantize(_COLOURS, dither=Image.Dither.NONE).save(IMAGES / f"console-{name}.png", optimize=True)
+    """Write a picture with few colours, rare ones included."""
+    image.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        IMAGES / f"console-{name}.png", optimize=True
+    )
 
 
 def main() -> None:
     """Run a broker and a job, send events, and take the pictures."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    with tempfile.TemporaryDirectory() as folder, own_streams(Path(folder)) as streams:
+    with tempfile.TemporaryDirectory() as folder, own_streams(Path(folder), DefaultStreams) as streams:
         scene = Scene(streams)
 
         def step(number: int) -> None:

@@ -12,7 +12,7 @@ from streaming.console.app import ConsoleSources
 from streaming.console.explaining import explain_by_updates
 from streaming.console.live import LiveRelation
 from streaming.local.server import free_port
-from tests.console.conftest import served, serving
+from tests.console.conftest import JOB, served, serving
 from tests.console.rows import HOSTILE, HOSTILE_CLIENT
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
@@ -88,6 +88,16 @@ def test_a_tap_on_a_phone_shows_its_detail(view: str, broker: Simulated, url: st
     assert eventually(lambda: title.inner_text().startswith("a000" if view == "clients" else "t000"))
     assert eventually(lambda: 0 <= title.bounding_box()["y"] < 400)
     assert page.evaluate("document.activeElement.tagName") == "H2"
+    page.get_by_role("button", name="Back to the list").click()
+    chosen = page.get_by_role("link", name="a000", exact=True) if view == "clients" else item(page, "t000")
+    assert eventually(lambda: 0 <= chosen.bounding_box()["y"] < 800)
+    assert chosen.evaluate("chosen => chosen === document.activeElement")
+
+
+def test_an_explanation_on_a_phone_is_shown_above_its_form(url: str, opened: Open) -> None:
+    page = opened(f"{url}{VIEWS['explain']}", width=390)
+    headline = page.locator(".headline")
+    assert eventually(lambda: headline.count() == 1 and 0 <= headline.bounding_box()["y"] < 200)
 
 
 def test_the_parent_is_kept_between_views_and_reloads(url: str, opened: Open) -> None:
@@ -135,6 +145,17 @@ def test_why_explains_a_pair_segment_by_segment(url: str, opened: Open) -> None:
     answer.get_by_text("Read from the updates topic").wait_for()
     page.go_back()
     answer.get_by_text("eu-dashboard receives").wait_for()
+
+
+def test_facts_and_hints_have_other_marks_than_verdicts(url: str, opened: Open) -> None:
+    page = opened(f"{url}{VIEWS['explain']}")
+    marks = page.locator(".check-line .mark")
+    assert eventually(lambda: marks.count() == 3)
+    named = [(mark.inner_text(), mark.get_attribute("aria-label")) for mark in marks.all()]
+    assert named == [("•", "fact"), ("✗", "does not match"), ("→", "hint")]
+    fact, entry, hint = (mark.evaluate("mark => getComputedStyle(mark).color") for mark in marks.all())
+    muted = page.locator(".answer .note").evaluate("note => getComputedStyle(note).color")
+    assert (fact == muted, hint != entry) == (True, True)
 
 
 def test_an_empty_view_suggests_the_next_step(url: str, opened: Open) -> None:
@@ -381,6 +402,26 @@ def test_the_overview_comes_first_with_job_shards_and_clients(broker: Simulated,
     page.get_by_role("region", name="Dead letters", exact=True).get_by_role("link", name="not-json").click()
     heading(page, "Dead letters").wait_for()
     assert page.get_by_label("Reason").input_value() == "not-json"
+
+
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({"rates": None, "micro_batch": None}, ["No rate yet: the first micro-batch is running."]),
+        ({"rates": None, "micro_batch": None, "lag_records": 0}, ["No rate yet."]),
+        ({"rates": None}, ["No rate yet."]),
+        ({"rates": {"lite-topic-events": 0.0}}, ["lite-topic-events\n0", "Average of 20 s, by Kafka topic."]),
+    ],
+)
+def test_no_rate_is_shown_as_zero_before_it_is_known(
+    facts: dict[str, Any], shown: list[str], broker: Simulated, opened: Open
+) -> None:
+    with LiveRelation(broker.address, TOPIC) as relation:
+        job = {**JOB, **facts}
+        sources = ConsoleSources(relation, partial(explain_by_updates, relation), job=lambda: job)
+        with serving(sources) as url:
+            region = opened(url).get_by_role("region", name="Records read per second")
+            assert eventually(lambda: region.locator("p, dl").all_inner_texts() == shown)
 
 
 @pytest.mark.parametrize("view", VIEWS)

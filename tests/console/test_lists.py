@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from streaming.console import listing
+from streaming.console import asking, job_lists, letters, listing
 from streaming.console.app import ConsoleSources
 from streaming.console.budget import Budget
 from streaming.console.explaining import explain_by_updates
 from streaming.console.live import LiveRelation
-from tests.console.conftest import serving
+from tests.console.conftest import served, serving
+from tests.console.job import FakeJob
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
+from tests.support.update_records import add, remove
 
 Open = Any  # opens an address in a new window
 
@@ -56,6 +58,7 @@ def test_columns_are_sorted_by_keyboard(url: str, opened: Open) -> None:
         ("topics?parent=orders&show=list", "Receivers", "us__acme__invoice__issued"),
         ("topics?parent=orders&show=unreceived", "Topic", "ap__old__118"),
         ("topics?parent=orders&topic=eu__globex__invoice__issued", "Group", "eu-dashboard"),
+        ("topics?parent=orders&topic=eu__globex__invoice__issued", "Entries", "eu-dashboard"),
         ("clients?parent=orders&group=audit&client=auditor", "Topic", "us__globex__order__shipped"),
         ("groups?parent=orders", "Quota, topics", "night-shift"),
         ("groups?parent=orders", "Clients", "audit"),
@@ -167,6 +170,118 @@ def test_a_search_shows_its_limit(url: str, opened: Open, monkeypatch: pytest.Mo
     monkeypatch.setattr(listing, "Budget", lambda: Budget(5))
     page = opened(f"{url}#/topics?parent=orders&search=__")
     page.get_by_text("1 to 5 of 5; only the first 5 of 12 were searched and sorted").wait_for()
+
+
+def test_every_limit_is_shown_beside_what_it_limits(
+    broker: Simulated, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a sorted list, of groups, of a search for topics without receivers, of letters, and of the playground."""
+    monkeypatch.setattr(letters, "KEPT", 2)
+    with served(broker) as url:
+        page = opened(f"{url}#/letters")
+        page.get_by_text("2 dead letters; 1 older one is not shown.").wait_for()
+        page.goto(f"{url}#/overview")
+        page.get_by_text("and 1 older record that this console does not keep").wait_for()
+        monkeypatch.setattr(listing, "SORTED", 4)
+        page.goto(f"{url}#/topics?parent=orders&show=list")
+        page.get_by_role("button", name="Receivers").click()
+        page.get_by_text("1 to 4 of 12; only the first 4 of 12 were searched and sorted").wait_for()
+        monkeypatch.setattr(job_lists, "MAX_ITEMS", 2)
+        page.goto(f"{url}#/groups?parent=orders")
+        page.get_by_text("1 to 2 of 2; only the first 2 were searched and sorted").wait_for()
+        monkeypatch.setattr(asking, "SCANNED", 4)
+        monkeypatch.setattr(asking, "_PAGE", 4)
+        page.goto(f"{url}#/playground?dialect=lite&parent=orders&pattern=*__acme__**")
+        page.get_by_text("3 of 12 topics match among the first 4 of 12 with its prefix.").wait_for()
+        monkeypatch.setattr(asking, "Budget", lambda *_: Budget(60))
+        page.goto(f"{url}#/playground?dialect=lite&parent=orders&pattern=eu__**")
+        page.get_by_text("Not all topics were compared, to limit the work. Try fewer or shorter topics").wait_for()
+
+
+def test_topics_without_receivers_are_searched_as_far_as_the_reader_wants(
+    url: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_lists, "_FOUND", 1)
+    page = opened(f"{url}#/topics?parent=orders&show=unreceived")
+    page.get_by_text("2 topics without receivers; searched 3 of about 123 topics of the job.").wait_for()
+    page.get_by_role("button", name="Search more topics").click()
+    page.get_by_text("122 topics without receivers; searched all: 123 topics of the job.").wait_for()
+    assert page.get_by_role("button", name="Search more topics").is_hidden()
+
+
+def test_topics_without_receivers_stay_up_to_date(
+    broker: Simulated, url: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an update, and without one: a topic that is created without receivers causes none. The focus stays."""
+    page = opened("about:blank")
+    page.clock.install()
+    page.goto(f"{url}#/topics?parent=orders&show=unreceived")
+    page.get_by_text("122 topics without receivers").wait_for()
+    page.get_by_role("link", name="ap__new__001").focus()
+    broker.write(add("ap__acme__lost", parent="orders", client="late", group="g"), partition=0)
+    page.get_by_text("6 subscribers").wait_for()
+    page.clock.fast_forward(5_000)
+    page.get_by_text("121 topics without receivers").wait_for(timeout=5_000)
+    monkeypatch.setattr(FakeJob, "born", ["ap__born"])
+    page.clock.fast_forward(15_000)
+    page.get_by_role("link", name="ap__born").wait_for()
+    page.get_by_text("122 topics without receivers").wait_for()
+    assert page.evaluate("document.activeElement.innerText") == "ap__new__001"
+
+
+def test_a_list_that_changes_keeps_the_focus(broker: Simulated, url: str, opened: Open) -> None:
+    """At the same link, or at its place if its row has gone."""
+    page = opened(f"{url}#/clients?parent=orders")
+    rows = page.get_by_role("table", name="Subscribers of orders").locator("tbody tr")
+    page.get_by_role("link", name="globex-billing").focus()
+    named: dict[str, Any] = {"parent": "orders", "client": "added", "group": "a"}
+    broker.write(add("x", **named), partition=0)
+    assert eventually(lambda: rows.count() == 4)
+    assert page.evaluate("document.activeElement.innerText") == "globex-billing"
+    page.get_by_role("link", name="added").focus()
+    broker.write(remove("x", **named), partition=0)
+    assert eventually(lambda: rows.count() == 3)
+    assert page.evaluate("document.activeElement.innerText") == "auditor"
+
+
+def test_a_parent_beyond_the_first_ones_is_found_by_a_part_of_its_name(
+    broker: Simulated, url: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.write(*(add("a/b", parent=f"tenant-{number:03}") for number in range(600)), partition=0)
+    page = opened(f"{url}#/topics?parent=tenant-598")
+    page.get_by_role("treeitem", name="a, 1 topic").wait_for()  # its separator is known
+    page.get_by_text("500 of 603 parents").wait_for()
+    search, parent = page.get_by_label("Parents that contain"), page.get_by_role("combobox", name="Parent", exact=True)
+    search.fill("599")
+    page.get_by_text("1 parent", exact=True).wait_for()
+    assert parent.locator("option").all_text_contents() == ["tenant-598", "tenant-599 (1 topic)"]
+    parent.select_option("tenant-599")
+    assert eventually(lambda: page.url.endswith("parent=tenant-599"))
+    page.get_by_role("link", name="Explain", exact=True).click()
+    page.get_by_role("heading", name="Explain").wait_for()
+    assert parent.input_value() == "tenant-599"
+    search.press("Enter")  # it does not send the form
+    page.get_by_role("link", name="Playground").click()
+    page.get_by_label("received topics").check()
+    search.fill("sens")
+    topics = page.get_by_role("combobox", name="Topics of")
+    assert eventually(lambda: topics.locator("option").count() == 2)
+    topics.select_option("sensors")
+    page.get_by_text("of 1 topics match").wait_for()
+    monkeypatch.setattr(listing, "Budget", lambda: Budget(90))
+    search.fill("tenant")
+    page.get_by_text(re.compile(r"^\d+ of \d+ parents; only \d+ of 603 were searched$")).wait_for()
+
+
+def test_a_parent_without_receivers_is_offered_where_the_job_is_asked(url: str, opened: Open) -> None:
+    """The selection keeps what is shown."""
+    page = opened(f"{url}#/topics?parent=orders")
+    parent = page.get_by_role("combobox", name="Parent", exact=True)
+    page.get_by_label("Show").select_option("without receivers")
+    assert eventually(lambda: parent.locator("optgroup option").all_text_contents() == ["idle"])
+    parent.select_option("idle")
+    page.get_by_text("123 topics without receivers; searched all: 123 topics of the job.").wait_for()
+    assert parent.input_value() == "idle"
 
 
 def test_a_client_is_found_from_its_group_by_keyboard(url: str, opened: Open) -> None:

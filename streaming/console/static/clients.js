@@ -5,7 +5,7 @@ import { nothingYet, parentChoice } from "./parents.js";
 import { cause, Pages, patterns, searchFields } from "./rows.js";
 
 export async function clients({ root, parameters, signal, complain, on }) {
-  const choice = await parentChoice(parameters.get("parent"), signal, (parent) => { location.hash = hash("clients", { parent }); });
+  const choice = await parentChoice(parameters.get("parent"), signal, complain, (parent) => { location.hash = hash("clients", { parent }); });
   const parent = choice.parent;
   if (!parent) {
     root.replaceChildren(...await nothingYet("Clients", signal, on));
@@ -52,7 +52,7 @@ export async function clients({ root, parameters, signal, complain, on }) {
       return;
     }
     pages = new Pages({
-      caption: `Topics of ${client}`, heads: ["Topic", "Entries", "Cause", ""], question: "received", sorts: { Topic: "topic", Cause: "cause" },
+      caption: `Topics of ${client}`, heads: ["Topic", "Entries", "Cause", ""], question: "received", sorts: { Topic: "topic", Entries: "entries", Cause: "cause" },
       parameters: { parent, group, client, ...(part ? { part } : {}) }, list: "rows", signal, complain,
       empty: "The client receives no topic of this parent.",
       cells: (row) => [

@@ -48,13 +48,26 @@ export function shown(text) {
 
 export const name = (text, kind = "") => h("code", { class: `name ${kind}`.trim() }, shown(text));
 
-// In a narrow window, where a detail is below its list, scroll to it and move the focus to its heading.
+export const isNarrow = () => matchMedia("(max-width: 52rem)").matches;
+
+// In a narrow window, where a detail is below its list, scroll to it and move the focus to its heading. A button leads back.
 export function reach(detail) {
-  if (!matchMedia("(max-width: 52rem)").matches) return;
+  if (!isNarrow()) return;
   const heading = detail.querySelector("h2");
+  heading.before(h("button", { type: "button", class: "back", onclick: () => {
+    const list = detail.previousElementSibling;
+    const chosen = list.querySelector("[aria-current=true], [aria-selected=true]");
+    (chosen || list).scrollIntoView({ block: "center" });
+    if (chosen) chosen.focus({ preventScroll: true });
+  } }, "Back to the list"));
   heading.setAttribute("tabindex", "-1");
   heading.focus({ preventScroll: true });
   detail.scrollIntoView({ block: "start" });
+}
+
+// Show a text of a live region, which is announced only if it differs.
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
 }
 
 export function link(target, ...children) {

@@ -1,17 +1,19 @@
 // Why a client does or does not receive a topic.
 
 import { ask } from "./api.js";
-import { field, h, hash, link, name, shown, wait, when } from "./dom.js";
+import { field, h, hash, isNarrow, link, name, shown, spaced, wait, when } from "./dom.js";
 import { parentChoice } from "./parents.js";
 import { cause } from "./rows.js";
 import { steps } from "./steps.js";
 
-const MARKS = new Map([[true, ["\u2713", "met", "met"]], [false, ["\u2717", "unmet", "not met"]], [null, ["?", "unknown", "unknown"]]]);
+// Sign, class and name of a check: an entry that matches or not, a hint, or a plain fact.
+const mark = ({ name: kind, met }) => (met === true ? ["\u2713", "met", "matches"] : met === false ? ["\u2717", "unmet", "does not match"]
+  : kind === "hint" ? ["\u2192", "hint", "hint"] : ["\u2022", "fact", "fact"]);
 
 export async function explain({ root, parameters, signal, complain, on }) {
   const asked = { group: "", client: "", part: "", topic: "" };
   for (const key of Object.keys(asked)) asked[key] = parameters.get(key) || "";
-  const choice = await parentChoice(parameters.get("parent"), signal, (value) => { location.hash = hash("explain", { ...asked, parent: value }); });
+  const choice = await parentChoice(parameters.get("parent"), signal, complain, (value) => { location.hash = hash("explain", { ...asked, parent: value }); });
   const parent = choice.parent;
   const answer = h("section", { class: "answer", "aria-label": "Answer", "aria-live": "polite" });
 
@@ -44,12 +46,13 @@ export async function explain({ root, parameters, signal, complain, on }) {
   } }, choice.control, field("Client", inputs.client), field("Group", inputs.group), field("Topic", inputs.topic),
   h("button", { type: "submit", class: "primary" }, "Explain"), clientList, topicList);
 
+  const question = { parent, group: asked.group, client: asked.client, topic: asked.topic, ...(asked.part ? { part: asked.part } : {}) };
   async function load() {
-    const question = { parent, group: asked.group, client: asked.client, topic: asked.topic };
-    const whole = asked.part ? { ...question, part: asked.part } : question;
-    draw(await ask("explain", { ...whole, source: "updates" }, signal)); // at once; the job may take seconds
-    draw(await ask("explain", whole, signal));
+    draw(await ask("explain", { ...question, source: "updates" }, signal)); // at once; the job may take seconds
+    if (isNarrow()) answer.scrollIntoView({ block: "start" });
+    await loadAgain();
   }
+  const loadAgain = async () => draw(await ask("explain", question, signal));
   function draw(found) {
     const [group, ...others] = found.groups;
     answer.replaceChildren(
@@ -57,7 +60,7 @@ export async function explain({ root, parameters, signal, complain, on }) {
       group ? h("p", {}, "In group ", name(group), others.length ? ["; the client is also in ", ...others.flatMap((each, at) => [at ? ", " : "",
         link(hash("explain", { ...asked, parent, group: each }), shown(each))])] : "") : "",
       h("ul", { class: "plain checks" }, found.checks.map((check) => {
-        const [sign, kind, word] = MARKS.get(check.met);
+        const [sign, kind, word] = mark(check);
         return h("li", { class: `check-line ${kind}` }, h("span", { class: "mark", role: "img", "aria-label": word }, sign),
           h("div", {}, h("div", {}, h("strong", {}, check.name), " ", shown(check.detail)), steps(check.steps, "Pattern and topic, segment by segment")));
       })),
@@ -73,5 +76,6 @@ export async function explain({ root, parameters, signal, complain, on }) {
     return;
   }
   await load();
-  on("changes", ({ changes }) => { if (changes.some((change) => change.topic === asked.topic && change.parent === parent)) load().catch(complain); });
+  const refresh = spaced(1000, () => loadAgain().catch(complain));
+  on("changes", ({ changes }) => { if (changes.some((change) => change.topic === asked.topic && change.parent === parent)) refresh(); });
 }

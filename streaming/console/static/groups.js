@@ -9,7 +9,7 @@ const REFRESH = 5000; // for as long the server keeps an answer of the job
 const unknown = () => h("span", { class: "muted" }, "unknown");
 
 export async function groups({ root, parameters, signal, complain, on }) {
-  const choice = await parentChoice(parameters.get("parent"), signal, (parent) => { location.hash = hash("groups", { parent }); });
+  const choice = await parentChoice(parameters.get("parent"), signal, complain, (parent) => { location.hash = hash("groups", { parent }); });
   const parent = choice.parent;
   if (!parent) {
     root.replaceChildren(...await nothingYet("Groups", signal, on));
@@ -48,6 +48,7 @@ export async function groups({ root, parameters, signal, complain, on }) {
   list.parameters.source = "updates"; // at once; the job may take seconds
   await load();
   delete list.parameters.source;
+  choice.addIdle();
   await load();
   const refresh = spaced(REFRESH, () => load().catch(complain));
   on("changes", ({ changes }) => { if (changes.some((change) => change.parent === parent)) refresh(); });

@@ -2,7 +2,7 @@
 
 import { clock, count, field, h, hash, plural, shown } from "./dom.js";
 import { feed } from "./feed.js";
-import { cause, client, head } from "./rows.js";
+import { cause, client, head, replaceRows } from "./rows.js";
 
 const SHOWN = 200;
 const kept = [];
@@ -20,7 +20,7 @@ export async function live({ root, on }) {
     h("td", { "data-head": "Time" }, h("time", {}, clock(seen.seen_ms))),
     h("td", { "data-head": "Update" }, h("span", { class: `op ${seen.op.toLowerCase()}` }, seen.op)),
     h("td", { "data-head": "Client" }, client({ ...seen, client: seen.client }, seen.parent)),
-    h("td", { "data-head": "Topic" }, h("a", { class: "name", href: hash("topics", { parent: seen.parent, topic: seen.topic }) }, shown(seen.topic)), h("small", {}, " ", shown(seen.parent))),
+    h("td", { "data-head": "Topic" }, h("a", { class: "name", href: hash("topics", { parent: seen.parent, topic: seen.topic }) }, shown(seen.topic)), h("small", { class: "muted" }, " ", shown(seen.parent))),
     h("td", { "data-head": "Cause" }, cause(seen.cause)),
     h("td", { "data-head": "" }, h("a", { class: "why", href: hash("explain", { parent: seen.parent, group: seen.group, client: seen.client, part: seen.part, topic: seen.topic }), "aria-label": `Why: ${seen.client}, ${seen.topic}` }, "Why?")));
   const body = h("tbody");
@@ -31,7 +31,7 @@ export async function live({ root, on }) {
   const draw = () => {
     const wanted = search.value;
     const found = kept.filter((seen) => !wanted || [seen.topic, seen.client, seen.group, seen.parent].some((text) => text.includes(wanted)));
-    body.replaceChildren(...found.slice(0, SHOWN).map(line));
+    replaceRows(body, found.slice(0, SHOWN).map(line));
     table.hidden = !found.length;
     figures.textContent = kept.length
       ? `${plural(kept.length, "change")} since this page was opened${missed ? `; ${count(missed)} more were skipped because they arrived too fast` : ""}.`

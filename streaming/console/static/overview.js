@@ -32,17 +32,24 @@ const lagCard = (job) => card("Lag", job && Number.isInteger(job.lag_records)
   ? list([["Unread records", count(job.lag_records)], ["Oldest waits", `${decimal(job.lag_seconds)} s`]])
   : muted("The lag is not known: no job has committed its positions, or this user may not read them."));
 
-function ratesCard(job, seconds) {
+// Rates of the inputs are null until the job has committed a micro-batch, and absent if this console cannot read them.
+function readCard(job) {
+  const title = "Records read per second";
+  if (!job || job.rates === undefined) return card(title, muted("The rates are not known, for the same reason as the lag."));
+  if (job.rates === null) return card(title, muted(job.lag_records && job.level !== "bad" && job.micro_batch === null ? "No rate yet: the first micro-batch is running." : "No rate yet."));
+  return card(title, list(Object.entries(job.rates).map(([topic, rate]) => [shown(topic), decimal(rate)])), muted("Average of 20 s, by Kafka topic."));
+}
+
+function updatesCard(known, seconds) {
+  if (!known.ready) return card("Updates per second", muted("No rate yet: the updates are being read."));
   const since = Math.floor(Date.now() / 1000) - WINDOW;
   const recent = seconds.filter((each) => each.at >= since);
   const sum = (key) => recent.reduce((total, each) => total + each[key], 0);
   const worst = Math.max(-1, ...recent.map((each) => (each.worst_ms === null ? -1 : each.worst_ms)));
-  const inputs = Object.entries((job && job.rates) || {});
-  return card("Per second", list([
-    ...inputs.map(([topic, rate]) => [shown(topic), decimal(rate)]),
-    ["Updates ADD", decimal(sum("adds") / WINDOW)], ["Updates REMOVE", decimal(sum("removes") / WINDOW)],
+  return card("Updates per second", list([
+    ["ADD", decimal(sum("adds") / WINDOW)], ["REMOVE", decimal(sum("removes") / WINDOW)],
     worst < 0 ? null : ["Maximum latency", `${decimal(worst / 1000)} s`],
-  ]), muted(`Inputs: average of 20 s, as read by the job. Updates: average of ${WINDOW} s.`));
+  ]), muted(`Average and maximum of ${WINDOW} s. Latency: from the event to this console.`));
 }
 
 function lettersCard(letters) {
@@ -95,7 +102,7 @@ export async function overview({ root, state, signal, complain, every, on }) {
   const [slowest, dearest] = [shards(), busiest()];
   const draw = () => {
     if (!found || root.querySelector("a:focus")) return; // keep the focus
-    cards.replaceChildren(jobCard(found.job), lagCard(found.job), ratesCard(found.job, found.seconds), lettersCard(found.letters), relationCard(known));
+    cards.replaceChildren(jobCard(found.job), lagCard(found.job), readCard(found.job), updatesCard(known, found.seconds), lettersCard(found.letters), relationCard(known));
     slowest.show(found.shards || [], found.shards ? "No event was applied in the last five minutes."
       : "Only the console of the job shows shards. This console is standalone and reads only Kafka.");
     dearest.show(found.busiest, "No updates since this console started. Of later updates, the last 2,000 are counted.");

@@ -2,7 +2,7 @@
 
 import { tell } from "./api.js";
 import { count, field, h, name, select, spaced, wait } from "./dom.js";
-import { currentParent, remember } from "./parents.js";
+import { currentParent, parentFields } from "./parents.js";
 import { steps } from "./steps.js";
 
 const EXAMPLES = {
@@ -35,9 +35,9 @@ const kept = { dialect: "lite", policy: "", innerMulti: false, source: "own", pa
 export async function playground({ root, parameters, state, signal, complain, on }) {
   const given = parameters.get("dialect");
   if (given && EXAMPLES[given]) Object.assign(kept, { dialect: given, pattern: parameters.get("pattern"), parent: parameters.get("parent") || "", source: parameters.get("parent") ? "parent" : "own" });
-  const { parents, parent } = await currentParent(given && kept.parent, signal);
-  if (!parents.length) kept.source = "own";
-  kept.parent = parent;
+  const current = await currentParent(given && kept.parent, signal);
+  if (!current.parent) kept.source = "own";
+  kept.parent = current.parent;
   if (kept.pattern === null) [kept.pattern] = EXAMPLES[kept.dialect];
   if (kept.topics === null) [, kept.topics] = EXAMPLES[kept.dialect];
 
@@ -95,7 +95,7 @@ export async function playground({ root, parameters, state, signal, complain, on
     "aria-describedby": "verdict pattern-note", value: kept.pattern, oninput: () => { kept.pattern = pattern.value; later(); } });
   const own = h("textarea", { rows: "7", spellcheck: "false", value: kept.topics, oninput: () => { kept.topics = own.value; later(); } });
   const ownField = field("Topics, one per line", own, h("small", {}, `At most ${count(MOST)} topics are tried.`));
-  const parentField = parents.length ? field("Topics of", select(parents.map((each) => [each.parent, each.parent]), kept.parent, (value) => { kept.parent = value; remember(value); later(); })) : null;
+  const parentChoice = h("div", {}, parentFields("Topics of", current, signal, complain, (value) => { kept.parent = value; later(); }).fields);
   const policy = field("Policy", select([["", "none: wildcard *"], ...state.policies.map((each) => [each, each])], kept.policy, (value) => { kept.policy = value; later(); }));
   const inner = h("input", { type: "checkbox", checked: kept.innerMulti, onchange: () => { kept.innerMulti = inner.checked; later(); } });
   const innerField = h("label", { class: "check" }, inner, "** before the end");
@@ -104,7 +104,7 @@ export async function playground({ root, parameters, state, signal, complain, on
     policy.hidden = kept.dialect !== "wamp";
     innerField.hidden = kept.dialect !== "lite";
     ownField.hidden = kept.source !== "own";
-    if (parentField) parentField.hidden = kept.source === "own";
+    parentChoice.hidden = kept.source === "own";
     note.textContent = NOTES[kept.dialect];
   };
   const radio = (value, text) => h("label", { class: "check" },
@@ -125,8 +125,8 @@ export async function playground({ root, parameters, state, signal, complain, on
       h("section", { class: "panel form", "aria-label": "Pattern and topics" },
         h("div", { class: "tools" }, field("Dialect", dialect), policy, innerField),
         field("Pattern", pattern, note),
-        parents.length ? h("fieldset", {}, h("legend", {}, "Try it on"), radio("own", "own topics"), radio("parent", "received topics")) : null,
-        ownField, parentField),
+        current.parent ? h("fieldset", {}, h("legend", {}, "Try it on"), radio("own", "own topics"), radio("parent", "received topics")) : null,
+        ownField, parentChoice),
       h("section", { class: "detail", "aria-label": "Result" }, verdict, matching, others)));
   arrange();
   await attempt();

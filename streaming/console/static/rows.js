@@ -1,7 +1,7 @@
 // Paged tables of rows.
 
 import { ask, Refused } from "./api.js";
-import { count, field, h, hash, link, name, select, shown, wait } from "./dom.js";
+import { count, field, h, hash, link, name, say, select, shown, wait } from "./dom.js";
 
 export const patterns = (row) => row.patterns.length
   ? [...row.patterns.map((text) => name(text, "pattern")), row.morePatterns ? ` and ${count(row.morePatterns)} more` : null]
@@ -30,6 +30,18 @@ function sortButton(column, order, act, text) {
   } }, text);
 }
 
+// Replace the rows of a table. The focus stays at the same link, or moves to the link of the row that is now at its place.
+export function replaceRows(body, rows) {
+  const focused = body.contains(document.activeElement) ? document.activeElement : null;
+  const at = focused && [...body.rows].findIndex((row) => row.contains(focused));
+  body.replaceChildren(...rows);
+  if (!focused) return;
+  const links = [...body.querySelectorAll("a")];
+  const nearest = body.rows[Math.min(at, body.rows.length - 1)];
+  const next = links.find((each) => each.getAttribute("href") === focused.getAttribute("href")) || (nearest && nearest.querySelector("a"));
+  if (next) next.focus({ preventScroll: true });
+}
+
 // A table of items that are all here. `columns` are arrays: the heading, `key(item)` for sorting, `cell(item)` (by default the key), and
 // whether it is a number.
 export class Table {
@@ -53,7 +65,7 @@ export class Table {
     const key = this.order.sort;
     const items = key ? this.items.toSorted((one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0)) : this.items;
     if (this.order.order === "descending") items.reverse();
-    this.body.replaceChildren(...items.map((item) => h("tr", {}, this.columns.map(([, value, cell, isNumber]) =>
+    replaceRows(this.body, items.map((item) => h("tr", {}, this.columns.map(([, value, cell, isNumber]) =>
       h("td", { class: isNumber ? "number" : null }, (cell || value)(item))))));
   }
 }
@@ -95,11 +107,15 @@ export class Pages {
       this.start = 0;
       return this.load();
     }
-    this.body.replaceChildren(...lines.map((line) => h("tr", {}, this.cells(line).map((cell, at) => h("td", { "data-head": this.heads[at], class: this.numbers.includes(this.heads[at]) ? "number" : null }, cell)))));
+    const drawn = JSON.stringify([this.parameters, lines]);
+    if (drawn !== this.drawn) {
+      replaceRows(this.body, lines.map((line) => h("tr", {}, this.cells(line).map((cell, at) => h("td", { "data-head": this.heads[at], class: this.numbers.includes(this.heads[at]) ? "number" : null }, cell)))));
+    }
+    this.drawn = drawn;
     const end = this.end = this.start + lines.length;
     const limit = found.names === null || found.searched < found.names
       ? `only the first ${count(found.searched)}${found.names ? ` of ${count(found.names)}` : ""} were searched and sorted` : "";
-    this.place.textContent = [found.total ? `${count(this.start + 1)} to ${count(end)} of ${count(found.total)}` : "", limit].filter(Boolean).join("; ");
+    say(this.place, [found.total ? `${count(this.start + 1)} to ${count(end)} of ${count(found.total)}` : "", limit].filter(Boolean).join("; "));
     this.before.disabled = this.start === 0;
     this.behind.disabled = end >= found.total;
     this.pager.hidden = found.total <= lines.length && !this.start && !limit;

@@ -9,8 +9,12 @@ import { Unreceived } from "./unreceived.js";
 
 const SHAPES = [["tree", "as a tree"], ["list", "as a list"], ["unreceived", "without receivers"]];
 
-export async function topics({ root, parameters, signal, complain, on }) {
-  const choice = await parentChoice(parameters.get("parent"), signal, (parent) => { location.hash = hash("topics", { parent }); });
+// Milliseconds until topics without receivers are asked for again: after an update, and without one.
+const SOON = 5000;
+const LATER = 15000;
+
+export async function topics({ root, parameters, signal, complain, on, every }) {
+  const choice = await parentChoice(parameters.get("parent"), signal, complain, (other) => { location.hash = address("", other); });
   const parent = choice.parent;
   if (!parent) {
     root.replaceChildren(...await nothingYet("Topics", signal, on));
@@ -21,8 +25,8 @@ export async function topics({ root, parameters, signal, complain, on }) {
   let topic = parameters.get("topic") || "";
   let shape = parameters.get("show") || (asked.search ? "list" : "tree");
 
-  const address = (chosen) => hash("topics", {
-    parent, separator: separator === choice.separator ? "" : separator, show: shape === "tree" ? "" : shape,
+  const address = (chosen, of = parent) => hash("topics", {
+    parent: of, separator: of !== parent || separator === choice.separator ? "" : separator, show: shape === "tree" ? "" : shape,
     search: shape === "tree" ? "" : asked.search, how: shape === "tree" || asked.how === "contains" ? "" : asked.how, topic: chosen });
   const detail = h("section", { class: "detail", "aria-label": "Receivers" });
   const choose = async (chosen) => {
@@ -71,6 +75,7 @@ export async function topics({ root, parameters, signal, complain, on }) {
       if (topic) await planted.reveal(topic);
       return;
     }
+    if (shape === "unreceived") choice.addIdle();
     const shownList = shape === "list" ? list : unreceived;
     Object.assign(list.parameters, asked);
     list.start = 0;
@@ -87,7 +92,7 @@ export async function topics({ root, parameters, signal, complain, on }) {
     }
     pages = new Pages({
       caption: `Receivers of ${topic}`, heads: ["Client", "Group", "Entries", "Cause", ""], question: "receivers",
-      sorts: { Client: "client", Group: "group", Cause: "cause" }, parameters: { parent, topic }, list: "rows", signal, complain,
+      sorts: { Client: "client", Group: "group", Entries: "entries", Cause: "cause" }, parameters: { parent, topic }, list: "rows", signal, complain,
       empty: "The topic has no receivers.",
       cells: (row) => [
         client(row, parent), shown(row.group), patterns(row), cause(row.cause),
@@ -127,5 +132,12 @@ export async function topics({ root, parameters, signal, complain, on }) {
     tree ? tree.refresh().then(tellEmpty) : shape === "list" ? list.load() : null,
     pages && topic ? pages.load().then((found) => { headline.textContent = plural(found.total, "receiver"); }) : null,
   ]).catch(complain));
-  on("changes", ({ changes }) => { if (changes.some((change) => change.parent === parent)) refresh(); });
+  const refreshUnreceived = () => { if (shape === "unreceived") unreceived.refresh().catch(complain); };
+  const soon = spaced(SOON, refreshUnreceived);
+  every(LATER, refreshUnreceived); // a topic that is created without receivers causes no update
+  on("changes", ({ changes }) => {
+    if (!changes.some((change) => change.parent === parent)) return;
+    refresh();
+    soon();
+  });
 }

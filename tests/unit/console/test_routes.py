@@ -86,6 +86,11 @@ def test_the_page_gets_rows_of_a_topic_and_of_a_subscriber(browser: TestClient) 
     found = ask(browser, "receivers", parent="orders", topic="eu__acme__created", size=1, start=1)
     (row,) = found["rows"]
     assert (row["group"], row["client"], row["patterns"], found["total"]) == ("audit", "c2", [], 2)
+    for order, first in (("ascending", "c2"), ("descending", "c1")):
+        rows = ask(browser, "receivers", parent="orders", topic="eu__acme__created", sort="entries", order=order)[
+            "rows"
+        ]
+        assert rows[0]["client"] == first, "no entry comes before eu__**"
     rows = ask(browser, "received", parent="sensors", group="hot", client="c3", part="share:s")["rows"]
     assert [row["topic"] for row in rows] == ["eu/berlin/temp"]
 
