@@ -99,7 +99,8 @@ def shot(browser: Browser, address: str, width: int, height: int, scheme: Any) -
     page = context.new_page()
     page.goto(address)
     page.get_by_role("heading", level=1).wait_for()
-    page.wait_for_timeout(4_000 if "live" in address else 2_500)  # answers of the job, live changes
+    page.wait_for_timeout(4_000 if "live" in address else 2_500)  # live changes
+    page.get_by_text("The job is being asked.").wait_for(state="hidden")
     found: bytes = page.screenshot()
     context.close()
     return found
@@ -128,7 +129,7 @@ def main() -> None:
                 browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
                 shot(browser, f"{job.address()}/", *SIZES[0], "light")  # the job begins to follow the updates
                 time.sleep(_TRAFFIC_SECONDS)
-                for name, view in VIEWS.items():
+                for name, view in reversed(VIEWS.items()):  # the overview shows the last minutes: without the start
                     save(picture(browser, f"{job.address()}/#/{view}"), name)
                 tree = f"{job.address()}/#/{VIEWS['topics']}"
                 save(Image.open(BytesIO(shot(browser, tree, *SIZES[0], "light"))).convert("RGB"), "page")

@@ -54,7 +54,8 @@ def test_a_topic_that_is_born_shows_with_its_receiver_and_the_job_says_why(
         cells = groups.first.inner_text().split("\t")
         assert (groups.count(), cells[1:4], cells[5:]) == (1, ["wildcard", "no", "none"], ["1", "1"])
         page.goto(f"{job.address()}/#/topics?parent=orders&show=unreceived")
-        page.get_by_text("2 topics without receivers; searched all: 4 topics of the job.").wait_for()
+        found = page.get_by_text("2 topics without receivers; searched all: 4 topics of the job.")
+        found.wait_for(timeout=SETTLE_SECONDS * 1_000)  # a slow job is asked again
         assert sorted(page.locator(".panel td a").all_inner_texts()) == ["ap__idle", "us__acme__created"]
         page.goto(f"{job.address()}/#/letters")
         page.get_by_role("heading", name="Dead letters").wait_for()
