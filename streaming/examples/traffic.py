@@ -9,6 +9,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import click
@@ -61,7 +62,10 @@ def _request(group: str, tenant: str) -> Step:
 @click.option("--rate", type=click.FloatRange(0.1, 10_000), default=5.0, show_default=True, help="Events per second.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another number makes other traffic.")
 @click.option("--count", type=click.IntRange(1), default=None, help="Number of events; without it there is no end.")
-def main(bootstrap_servers: str, rate: float, seed: int, count: int | None) -> None:
+@click.option(
+    "--heartbeat-file", type=click.Path(dir_okay=False, path_type=Path), help="File to touch while Kafka takes events."
+)
+def main(bootstrap_servers: str, rate: float, seed: int, count: int | None, heartbeat_file: Path | None) -> None:
     """Send sample events to the job's inputs until SIGTERM or Ctrl-C.
 
     Exit code 1 if Kafka does not answer or does not take the events.
@@ -78,11 +82,12 @@ def main(bootstrap_servers: str, rate: float, seed: int, count: int | None) -> N
     try:
         wait_for_broker(bootstrap_servers, is_over=stop.is_set)
         writer = Writer(bootstrap_servers, {}, KafkaUnavailable)
-        for event in itertools.islice(events(Random(seed)), count):  # noqa: S311 - a sample is no secret
+        for sent, event in enumerate(itertools.islice(events(Random(seed)), count)):  # noqa: S311 - no secret
             if stop.wait(1 / rate):
                 break
+            if writer.wait(0) == 0 and sent and heartbeat_file:
+                heartbeat_file.touch()
             writer.send(topics[event.stream], event.value, event.key.encode())
-            writer.wait(0)
         writer.flush(10)
     except (ConfigInvalid, KafkaUnavailable) as error:
         raise click.ClickException(str(error)) from None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.containers.services import Services, running_services
+from tests.support.compose import SERVICES
 
 # The first build downloads Spark.
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
@@ -49,6 +50,13 @@ def test_a_restarted_job_goes_on_where_it_stopped(services: Services, parent: st
     services.until_healthy("reexpand")
     create(services, parent, "eu__3")
     services.until_updates(parent, [("ADD", "eu__1"), ("ADD", "eu__2"), ("ADD", "eu__3")])
+
+
+def test_every_service_that_keeps_running_becomes_healthy(services: Services) -> None:
+    services.compose("--profile", "traffic", "up", "--detach", "traffic")
+    for name, service in SERVICES.items():
+        if "healthcheck" in service:
+            services.until_healthy(name)
 
 
 def create(services: Services, parent: str, topic: str) -> None:

@@ -27,6 +27,7 @@ from streaming.local import server
 from streaming.local.broker import Broker
 from streaming.local.server import HOST
 from tests.support.brokers import SharedBroker, StartBroker
+from tests.support.compose import is_healthy
 from tests.support.processes import alive, eventually
 from tests.support.running_job import PRODUCERS_TIME, TOPIC_SETTINGS, Streams
 
@@ -236,8 +237,11 @@ def test_a_broker_that_crashed_is_started_again(own_broker: StartBroker) -> None
 
 def test_a_paused_broker_answers_again(own_broker: StartBroker) -> None:
     broker = own_broker()
+    port = "/" + broker.bootstrap_servers.rpartition(":")[2]
+    assert is_healthy("kafka", "/9092", port)
     broker.pause()
     assert eventually(lambda: not answers(broker.bootstrap_servers, timeout=2))  # another process sends the signal
+    assert not is_healthy("kafka", "/9092", port)
     assert broker.running
     broker.resume()
     assert answers(broker.bootstrap_servers)

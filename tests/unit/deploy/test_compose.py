@@ -5,19 +5,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Thread
 
 import pytest
-import yaml
 
 from streaming.monitor.server import token_of_file
+from tests.support.compose import COMPOSE, SERVICES, TEXT, is_healthy
 
 ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 ONE_SHOT = {"topics", "token"}
-WITHOUT_SERVER = {"traffic"}
+"""Services that end. Others start after their exit code 0."""
 PINNED = r"[\w/]+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}"
 
 
@@ -46,10 +44,44 @@ def test_each_service_is_confined(name: str) -> None:
     assert service["mem_limit"]
 
 
-@pytest.mark.parametrize("name", sorted(SERVICES.keys() - ONE_SHOT - WITHOUT_SERVER))
-def test_each_server_has_a_health_check(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(SERVICES.keys() - ONE_SHOT))
+def test_each_service_that_keeps_running_has_a_health_check(name: str) -> None:
     assert SERVICES[name]["healthcheck"]["test"][0] == "CMD"
     assert SERVICES[name]["restart"] == "unless-stopped"
+
+
+@pytest.mark.parametrize("name", sorted(ONE_SHOT))
+def test_the_exit_code_of_a_service_that_ends_is_checked(name: str) -> None:
+    assert SERVICES["reexpand"]["depends_on"][name] == {"condition": "service_completed_successfully"}
+
+
+def test_kafka_is_unhealthy_without_a_response() -> None:
+    """Although its port accepts connections. `test_broker.py` checks a real broker."""
+
+    class Silent(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(14)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Silent) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            assert not is_healthy("kafka", "/9092", f"/{server.server_address[1]}")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_traffic_is_unhealthy_without_a_recent_acknowledgement(tmp_path: Path) -> None:
+    (path,) = re.findall(r"find (\S+)", SERVICES["traffic"]["healthcheck"]["test"][-1])
+    assert SERVICES["traffic"]["command"] == ["--heartbeat-file", path]
+    file = tmp_path / "heartbeat"
+    assert not is_healthy("traffic", path, str(file))
+    file.touch()
+    assert is_healthy("traffic", path, str(file))
+    an_old_time = file.stat().st_mtime - 60
+    os.utime(file, (an_old_time, an_old_time))
+    assert not is_healthy("traffic", path, str(file))
 
 
 def test_each_image_is_pinned_by_digest() -> None:

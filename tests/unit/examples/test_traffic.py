@@ -1,8 +1,10 @@
 """The sample traffic: valid events, after which every client receives something."""
 
 from itertools import islice
+from pathlib import Path
 from random import Random
 
+import pytest
 from click.testing import CliRunner
 
 from streaming.examples import traffic
@@ -36,3 +38,27 @@ def test_a_broker_that_is_away_is_a_sentence() -> None:
     result = CliRunner().invoke(traffic.main, ["--bootstrap-servers", "127.0.0.1"])
     assert result.exit_code == 1
     assert "bootstrap_servers must be host:port" in result.output
+
+
+@pytest.mark.parametrize("unacknowledged", [0, 1])
+def test_the_heartbeat_needs_kafkas_acknowledgement(
+    unacknowledged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FakeWriter:
+        def __init__(self, *_: object) -> None: ...
+
+        def send(self, *_: object) -> None: ...
+
+        def wait(self, _: float) -> int:
+            return unacknowledged
+
+        def flush(self, _: float) -> None: ...
+
+    monkeypatch.setattr(traffic, "wait_for_broker", lambda *_, **__: None)
+    monkeypatch.setattr(traffic, "Writer", FakeWriter)
+    file = tmp_path / "heartbeat"
+    options = ("--bootstrap-servers", "b:1", "--rate", "1000", "--heartbeat-file", str(file))
+    assert CliRunner().invoke(traffic.main, [*options, "--count", "1"]).exit_code == 0
+    assert not file.exists(), "no event has been acknowledged yet"
+    assert CliRunner().invoke(traffic.main, [*options, "--count", "2"]).exit_code == 0
+    assert file.exists() == (unacknowledged == 0)
