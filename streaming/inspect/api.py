@@ -92,16 +92,17 @@ class Inspector:
     """Client for queries to a running job, as a context manager. Not thread-safe.
 
     Args:
-        settings: addresses, topics and client options, or only Kafka's addresses, if all others are in the environment
-            or default; the checkpoint is ignored.
+        settings: Kafka's addresses, or a mapping with other settings too. The environment has further settings. The
+            checkpoint is ignored.
         timeout: time in seconds to wait for answers.
 
     All methods raise subclasses of `InspectError`: no job answers, the job refuses, or a parent is missing.
     """
 
-    def __init__(self, settings: Settings | str, timeout: float = ANSWER_SECONDS) -> None:
-        if isinstance(settings, str):
-            settings = load({"bootstrap_servers": settings, "checkpoint": "unused"})
+    def __init__(self, settings: Settings | Mapping[str, Any] | str, timeout: float = ANSWER_SECONDS) -> None:
+        if not isinstance(settings, Settings):
+            given = {"bootstrap_servers": settings} if isinstance(settings, str) else settings
+            settings = load({"checkpoint": "unused", **given})
         self._inquirer = Inquirer(settings, timeout)
         self._bounds = bounds_of(settings)
         self._routing: dict[str, Routing] = {}

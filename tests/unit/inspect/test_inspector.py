@@ -2,7 +2,7 @@
 
 import json
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,9 @@ from streaming.records.routing import Routing
 from tests.support.events import created, encoded, replace, with_attributes
 from tests.support.inspected import inspector_of
 from tests.support.simulator import Record, Simulation
+
+if TYPE_CHECKING:
+    from streaming.config import Settings
 
 ATTRIBUTES = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
 
@@ -42,6 +45,15 @@ def topic(name: str, parent: str = "p") -> tuple[Stream, bytes]:
 
 
 TOPICS = [topic(f"{first}__{second}") for first in "abcdef" for second in "12"]
+
+
+@pytest.mark.parametrize("given", ["b:1", {"bootstrap_servers": "b:1", "answers": "mine"}], ids=["text", "mapping"])
+def test_settings_need_no_checkpoint(given: str | dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Settings] = []
+    monkeypatch.setattr("streaming.inspect.api.Inquirer", lambda settings, _: found.append(settings))
+    Inspector(given)
+    assert found[0].bootstrap_servers == "b:1"
+    assert found[0].answers == ("lite-answers" if given == "b:1" else "mine")
 
 
 def test_the_shard_of_a_topic_answers_whichever_it_is() -> None:
