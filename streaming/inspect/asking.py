@@ -109,7 +109,7 @@ class Inquirer:
                     f"no job has answered within {self._timeout:g} s over {self._settings.clock} and "
                     f"{self._settings.answers} at {self._settings.bootstrap_servers}. "
                     + (self._reader.trouble or "Check that `reexpand run` of this release runs on these topics")
-                    + "; --timeout gives a busy job more time"
+                    + "; a busy job may need more time"
                 )
         return found
 
