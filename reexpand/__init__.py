@@ -45,16 +45,21 @@ def conflicts() -> str | None:
 def conflict(package: str) -> str | None:
     """Return a sentence about a package that differs from the installed one, or None.
 
-    The package is not imported. Sources of an editable installation, or on `PYTHONPATH`, are not checked.
+    A file of the user may hide it. The package is not imported. Sources of an editable installation, or on
+    `PYTHONPATH`, are not checked.
     """
     recorded = _recorded(_own_record(), package)
     if not recorded:
         return None
     spec = find_spec(package)
-    folder = Path(next(iter(spec.submodule_search_locations or [""]), "")) if spec else Path()
-    wrong = [name for name, digest in recorded.items() if _digest(folder.parent / name) != digest]
+    found = (spec.submodule_search_locations or [spec.origin or ""]) if spec else [""]
+    place = Path(next(iter(found)))
+    wrong = [name for name, digest in recorded.items() if _digest(place.parent / name) != digest]
     if not wrong:
         return None
+    problem = f"the package {package} in {place} is not the one of reexpand"
+    if spec and not place.is_relative_to(Path(__file__).parent.parent):
+        return f"{problem}. Rename it, or run Python where it is not on the module search path."
     from importlib.metadata import distributions  # noqa: PLC0415 - takes a sixth of the command's start
 
     owners = [
@@ -63,7 +68,7 @@ def conflict(package: str) -> str | None:
         if other.name != "reexpand" and _recorded(other.read_text("RECORD") or "", package)
     ]
     return (
-        f"the package {package} in {folder} is not the one of reexpand: {wrong[0]} is missing or different. "
+        f"{problem}: {wrong[0]} is missing or different. "
         + (f"{' and '.join(owners)} installed a package of the same name. " if owners else "")
         + "Only one of them can be in an environment: create another environment for reexpand "
         "(`python -m venv reexpand-env`), or remove the other distribution and reinstall reexpand "

@@ -30,13 +30,13 @@ def install(folder: Path, name: str, files: dict[str, str]) -> None:
     (information / "RECORD").write_text("\n".join(rows), encoding="utf-8")
 
 
-def start(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     (folder / "reexpand").mkdir()
     for file in Path(reexpand.__file__).parent.glob("*.py"):
         (folder / "reexpand" / file.name).write_bytes(file.read_bytes())
     command = [sys.executable, "-S", *(words or ("-c", START))]  # without the packages of this environment
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
-    return subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=cwd or folder, env=surroundings, capture_output=True, text=True, check=False)
 
 
 def test_the_module_starts_like_the_command(tmp_path: Path) -> None:
@@ -77,6 +77,18 @@ def test_a_package_that_went_with_another_distribution_is_missed(tmp_path: Path)
     result = start(tmp_path)
     assert result.returncode == 1
     assert "streaming/__init__.py is missing or different. Only one of them" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["matcher.py", "streaming/__init__.py"])
+def test_a_file_of_the_user_that_hides_a_package_is_named(tmp_path: Path, name: str) -> None:
+    installed, own = tmp_path / "installed", tmp_path / "own"
+    install(installed, "reexpand", OURS)
+    (own / name).parent.mkdir(parents=True)
+    (own / name).write_text("print('theirs')", encoding="utf-8")
+    result = start(installed, "-c", f"import sys; sys.path.append('{installed}'); {START}", cwd=own)
+    place = own / (name if name == "matcher.py" else "streaming")
+    assert result.stdout == ""
+    assert f"in {place} is not the one of reexpand. Rename it" in result.stderr
 
 
 def test_own_packages_start_whatever_they_have_overwritten(tmp_path: Path) -> None:
