@@ -67,6 +67,8 @@ def test_the_tree_is_walked_by_keyboard_and_shows_who_receives_a_topic(url: str,
     assert item(page, "created").get_attribute("aria-selected") == "true"
     rows = page.get_by_role("table", name="Receivers of eu__acme__order__created").get_by_role("row")
     assert eventually(lambda: rows.count() == 3)
+    heads = page.get_by_role("columnheader").all_inner_texts()
+    assert [text.split()[0] for text in heads[:4]] == ["Client", "Group", "Entries", "Cause"]
     assert rows.nth(2).inner_text().split("\t")[:4] == ["eu-dashboard", "dashboards", "eu__**", "subscribed"]
     page.keyboard.press("ArrowLeft")
     assert page.evaluate(focused) == "order, 2 topics"
