@@ -2,20 +2,20 @@
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from streaming.errors import NotPlaced, QuestionRefused
+from streaming.config import Settings, load
+from streaming.errors import NotPlaced, QuestionRefused, Unanswered
 from streaming.inspect import Filter, Inspector, PairVerdict, wording
+from streaming.inspect.asking import Inquirer
 from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from tests.support.events import created, encoded, replace, with_attributes
 from tests.support.inspected import inspector_of
 from tests.support.simulator import Record, Simulation
-
-if TYPE_CHECKING:
-    from streaming.config import Settings
 
 ATTRIBUTES = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
 
@@ -54,6 +54,16 @@ def test_settings_need_no_checkpoint(given: str | dict[str, str], monkeypatch: p
     Inspector(given)
     assert found[0].bootstrap_servers == "b:1"
     assert found[0].answers == ("lite-answers" if given == "b:1" else "mine")
+
+
+def test_a_missing_answer_names_no_option() -> None:
+    """The console shows it too."""
+    inquirer = object.__new__(Inquirer)
+    inquirer._timeout, inquirer._settings = 0, load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
+    inquirer._reader = MagicMock(trouble="", poll=lambda _: [])
+    with pytest.raises(Unanswered, match="no job has answered within 0 s") as caught:
+        inquirer._answers("question", {("p", 0)})
+    assert "--" not in str(caught.value)
 
 
 def test_the_shard_of_a_topic_answers_whichever_it_is() -> None:
