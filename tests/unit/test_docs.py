@@ -66,6 +66,14 @@ def test_every_option_has_help(command: str) -> None:
     assert [option.name for option in options if not option.help] == []
 
 
+def test_an_option_with_few_values_shows_them_in_its_help() -> None:
+    commands = [*main.commands.values(), *(each for group in main.commands.values() if isinstance(group, click.Group)
+                                           for each in group.commands.values())]  # fmt: skip
+    options = [each for command in commands for each in command.params if each.name in ("dialect", "delivery", "kind")]
+    assert len(options) > 5
+    assert [each.name for each in options if not isinstance(each.type, click.Choice)] == []
+
+
 def test_every_setting_is_an_option_of_run() -> None:
     """And says in the help what it is by default."""
     output = CliRunner().invoke(main, ["run", "--help"], terminal_width=1_000).output
@@ -183,6 +191,43 @@ def test_every_program_that_reads_updates_reads_committed_records(page: Path) ->
     assert [each for each in readers if not re.search(r"read_?committed", each, re.IGNORECASE)] == []
 
 
+def test_the_page_of_records_names_the_isolation_level_of_readers() -> None:
+    updates = _text(DOCS / "records.md").partition("\n## Updates\n")[2].partition("\n## ")[0]
+    assert "`isolation.level=read_committed`" in updates
+
+
+def test_the_dispatcher_of_the_tutorial_has_at_most_thirty_lines() -> None:
+    program = re.findall(r"^```python\n(.*?)^```", _text(DOCS / "dispatcher.md"), re.DOTALL | re.MULTILINE)[0]
+    assert len(program.splitlines()) <= 30
+
+
+def test_the_number_of_the_jobs_topics_is_right() -> None:
+    """On pages and in help."""
+    texts = [*map(_text, PAGES), *(verb.help or "" for verb in main.commands.values())]
+    named = [word for text in texts for word in re.findall(r"\b(\w+) (?:Kafka )?topics of the job\b", text)]
+    named += [word for text in texts for word in re.findall(r"\bjob's (\w+) (?:Kafka )?topics\b", text)]
+    numbers = {"five", "six", "seven", "eight", "nine"}
+    assert {word for word in named if word in numbers} == {"seven"}
+    assert len(STREAMS) == 7
+
+
+def test_the_main_page_begins_with_its_readers() -> None:
+    """What it answers and delivers, for whom, when not, and a picture come before any command."""
+    head, _, rest = _text(README).partition("\n```")
+    for text in ("which client should receive which topic?", "does not deliver messages", "**Use it if**",
+                 "**Do not use it if**", "RocketMQ", "docs/images/console-page.png"):  # fmt: skip
+        assert text in head
+    assert "| parent topic, lite topic |" in rest
+    linked = {path for path, _ in _links(README)}
+    assert {f"docs/{page}.md" for page in ("concepts", "dispatcher", "own-kafka", "compared")} <= linked
+
+
+def test_the_page_of_performance_begins_with_its_results() -> None:
+    head, _, _ = _text(DOCS / "performance.md").partition("\n## ")
+    for unit in ("events per second", "ms", "SIGKILL", "core"):
+        assert re.search(rf"\d[^.]* {unit}|{unit}[^.]* \d", head), unit
+
+
 def _exists(words: list[str]) -> bool:
     """Tell whether a command line without values is one: its verbs, options and targets."""
     if words[0] == "make":
@@ -241,3 +286,80 @@ def test_a_number_and_its_noun_agree() -> None:
     sources = [file for kind in ("py", "js") for file in (ROOT / "streaming").rglob(f"*.{kind}")]
     found = {f"{file.relative_to(ROOT)}: {text}" for file in sources for text in _PLURAL.findall(_text(file))}
     assert found == _NEVER_ONE
+
+
+def _options(command: click.Command) -> set[str]:
+    """Return the options of a verb and of those below it."""
+    own = {name for option in command.get_params(click.Context(command)) for name in option.opts}
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return own.union(*(_options(each) for each in below))
+
+
+_LACK = re.compile(r"\b(?:lacks?|lacking|has no|have no|there is no)\b[^.:;|]*?`(?:reexpand [a-z -]*)?(--[a-z-]+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_lacks_an_option_that_exists(page: Path) -> None:
+    text = _text(page)
+    _, _, lacking = text.partition("\n## What `reexpand` lacks\n")
+    clauses = [each.partition(";")[0] for each in lacking.partition("\n## ")[0].split("\n- ")]
+    named = {option for clause in clauses for option in re.findall(r"`(--[a-z-]+)", clause)} | {*_LACK.findall(text)}
+    assert named & _options(main) == set()
+
+
+def test_an_option_that_exists_is_found_among_those_that_lack() -> None:
+    assert _LACK.findall("Lists lack\n`--watch`, as all know. Verbs have no `reexpand tail --top`.") == [
+        "--watch",
+        "--top",
+    ]
+    assert {"--watch", "--since", "--rocketmq"} <= _options(main)
+
+
+def _delays(setting: str) -> dict[str, str]:
+    """Return by page the seconds until a consumer finds a new topic, as text next to a setting or consumer."""
+    near = re.compile(rf"{setting}(?:(?!\n\n|\|).){{0,60}}?\b(\d+\.\d+) s\b", re.DOTALL)
+    return {page.name: seconds for page in PAGES for seconds in near.findall(_text(page))}
+
+
+@pytest.mark.parametrize(
+    ("setting", "row"),
+    [
+        (r"metadata\.max\.age\.ms\b(?:(?!\n\n|\|).){0,60}?\b500`?", "the same with `metadata.max.age.ms`"),
+        ("`PatternConsumer`", "`PatternConsumer`"),
+    ],
+    ids=["metadata.max.age.ms", "PatternConsumer"],
+)
+def test_the_delay_of_a_consumer_is_that_of_the_bench_on_every_page(setting: str, row: str) -> None:
+    (median,) = re.findall(rf"^\| {re.escape(row)}[^|]*\| ([\d.]+),", _text(DOCS / "kafka-consumer.md"), re.MULTILINE)
+    found = _delays(setting)
+    assert set(found.values()) == {median}, found
+
+
+_LOOSE = re.compile(r"\b(?:[Tt]he job|`job`|reexpand run`|[Uu]pdates)\b[^.:;|]*?\bat[- ]least[- ]once")
+
+
+def test_every_page_gives_a_system_the_same_delivery_guarantee() -> None:
+    """By default the job writes exactly once."""
+    table = _text(ROOT / "tests/bench/peers/README.md")
+    peers = dict(re.findall(r"^\| `([\w-]+)` \| .+ \| (\w+ \w+ once|\w+ once)", table, re.MULTILINE))
+    default = Settings.model_fields["delivery"].default.replace("-", " ")
+    assert peers["job"] == default
+    named = re.findall(
+        r"((?:Kafka|Quix) Streams|PyFlink|Bytewax)(?: [\d.]+)?, ((?:at least|exactly) once)",
+        _text(DOCS / "performance.md"),
+    )
+    assert len(named) == 4
+    for system, words in named:
+        name = system.lower().replace(" ", "-")
+        assert words in {peers.get(name), peers.get(f"{name}-eos")}, system
+    loose = {page.name: _LOOSE.findall(_text(page)) for page in PAGES}
+    assert {page: found for page, found in loose.items() if any("--delivery" not in each for each in found)} == {}
+
+
+def test_no_program_needs_a_setting_that_it_does_not_use() -> None:
+    programs = [
+        code for page in PAGES for code in re.findall(r"^```python\n(.*?)^```", _text(page), re.DOTALL | re.MULTILINE)
+    ]
+    assert any("Inspector(" in code for code in programs)
+    assert [code for code in programs if "checkpoint" in code] == []
+    assert [page.name for page in PAGES if re.search(r'checkpoint"?\s*[:=]\s*"unused"', _text(page))] == []
