@@ -68,8 +68,8 @@ test-long: setup ## further stories of the real job: topics, time, large records
 	.venv/bin/pytest -m long tests/integration
 
 .PHONY: test-tutorials
-test-tutorials: setup ## the commands of the main page and of tutorials, literally, with the duration of each step
-	.venv/bin/pytest -m "long or not long" -s tests/integration/test_first_event.py tests/integration/test_reading_updates.py
+test-tutorials: setup ## the commands of the main page and of all tutorials, literally, with the duration of each step
+	.venv/bin/pytest -m "long or not long" -p no:randomly -s tests/integration/test_tutorials.py tests/integration/test_reading_updates.py
 
 .PHONY: test-fence
 test-fence: setup ## drivers and workers that wake up after they were replaced: five times each (half an hour)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from streaming.records.model import Action
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.running_job import Streams, running
+from tests.support.terminals import blocks
 from tests.support.topics import committed
 from tests.support.update_records import Record, add, gone, remove
 from tests.support.watched_kafka import Topics, Watcher
@@ -338,8 +338,8 @@ def test_with_the_real_job_new_topics_come_in_a_second_and_those_of_a_dead_clien
     topics = Topics(streams.bootstrap_servers)
     kafka = streams.bootstrap_servers
     text = PAGE.read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    _, writing = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (code,) = blocks(text, "python")
+    *_, writing = blocks(text)
     options = ("--client-timeout-ms", "4000", "--tick-interval-ms", "500")
     with (
         running(streams, tmp_path / "job.log", *options),

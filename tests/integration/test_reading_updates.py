@@ -18,6 +18,7 @@ from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.local import jars
 from tests.support.brokers import SharedBroker
 from tests.support.processes import child, eventually
+from tests.support.terminals import blocks
 from tests.support.update_records import Record, add, gone, key, remove
 
 PAGE = (Path(__file__).parents[2] / "docs/dispatcher.md").read_text(encoding="utf-8")
@@ -28,11 +29,7 @@ COMMITTED = [("ADD", "left"), ("ADD", "kept"), ("REMOVE", "left"), ("REMOVE", "l
 
 def program(language: str) -> str:
     """Return the last program of the page in a language."""
-    return programs(language)[-1]
-
-
-def programs(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    return blocks(PAGE, language)[-1]
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +122,7 @@ def test_the_dispatcher_of_the_page_delivers_by_committed_updates_only(
     for number, name in enumerate(("kept", "dropped", "left", "unknown", "kept")):
         producer.produce(parent, str(number), name)
     assert producer.flush(60) == 0
-    source = programs("python")[0].replace("lite-subscription-updates", topic).replace('"orders"', f'"{parent}"')
+    source = blocks(PAGE, "python")[0].replace("lite-subscription-updates", topic).replace('"orders"', f'"{parent}"')
     assert lines(python(tmp_path, source), 3, tmp_path, broker) == ["ready", "c 0", "c 4"]
 
 

@@ -20,13 +20,13 @@ PAGES = [*sorted(ROOT.glob("*.md")), *(page for part in FOLDERS for page in sort
 PROGRAMS = {"docker", "eval", "export", "kcat", "kubectl", "make", "pip", "python", "reexpand", "spark-submit"}
 
 RUN_BY = {
-    "export": "integration/test_first_event.py",
+    "export": "support/terminals.py",
     "kcat": "integration/test_reading_updates.py",
     "make chaos": "integration/test_chaos.py",
     "make demo": "integration/test_demo.py",
     "pip install": "integration/test_installation.py",
-    "python -": "integration/test_first_event.py",
-    "python dispatcher.py": "integration/test_first_event.py",
+    "python -": "integration/test_tutorials.py",
+    "python dispatcher.py": "integration/test_tutorials.py",
     "python -m streaming.examples.dispatcher": "unit/examples/test_dispatcher.py",
     "python -m streaming.examples.on_register": "integration/test_watch_kafka.py",
     "reexpand advise": "integration/test_advise.py",
@@ -41,13 +41,13 @@ RUN_BY = {
     "reexpand explain": "support/inspecting.py",
     "reexpand groups": "support/inspecting.py",
     "reexpand jars": "unit/cli/test_cli.py",
-    "reexpand local": "integration/test_first_event.py",
+    "reexpand local": "integration/test_tutorials.py",
     "reexpand match": "unit/cli/test_match.py",
     "reexpand plan": "support/inspecting.py",
     "reexpand quarantine": "unit/cli/test_quarantine_command.py",
     "reexpand rebuild": "integration/test_rebuild.py",
     "reexpand restore": "integration/test_backup.py",
-    "reexpand run": "integration/test_first_event.py",
+    "reexpand run": "integration/test_tutorials.py",
     "reexpand schema": "unit/records/test_schemas.py",
     "reexpand send": "support/inspecting.py",
     "reexpand status": "unit/cli/test_status.py",
@@ -62,8 +62,10 @@ RUN_BY = {
 }
 """Program and verb, and the test that runs them."""
 
-WHOLE_PAGES = {"docs/rocketmq.md": "integration/test_rocketmq_consumer.py"}
-"""Pages whose commands are a session, and the test that runs it as it stands there."""
+WHOLE_PAGES = {
+    f"docs/{page}.md": "integration/test_tutorials.py" for page in ("kafka-consumer", "own-kafka", "rocketmq")
+}
+"""Pages whose commands are a session, and the test that runs all of them literally."""
 
 NOT_RUN = {
     "docker build": "needs a container engine; tests/containers builds the image where there is one",
