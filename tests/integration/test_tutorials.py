@@ -30,12 +30,13 @@ def steps() -> Iterator[list[Step]]:
 def opened(tmp_path: Path, steps: list[Step]) -> Iterator[Open]:
     found: list[Terminals] = []
 
-    def enter(page: str) -> Terminals:
+    def start(page: str) -> Terminals:
         found.append(Terminals(page, tmp_path, steps))
-        return found[-1].__enter__()
+        return found[-1]
 
-    yield enter
-    found[-1].__exit__()
+    yield start
+    for each in found:
+        each.kill()
 
 
 def quoted(text: str, before: str) -> str:

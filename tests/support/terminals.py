@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 from uuid import uuid4
 
 from tests.support.processes import MARK, eventually, marked
@@ -50,7 +50,7 @@ def table(steps: Iterable[Step]) -> str:
 
 
 class Terminals:
-    """Terminals of a page, as a context manager that leaves no process. Each command is a step.
+    """Terminals of a page. Each command is a step.
 
     Args:
         page: path of the page below the project's folder.
@@ -72,10 +72,8 @@ class Terminals:
         path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"])
         self.environment = {"HOME": str(Path.home()), "PATH": path, MARK: self._mark}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def kill(self) -> None:
+        """End all processes that still run."""
         for process in self._started:
             process.kill()
             process.wait()
