@@ -290,7 +290,8 @@ def test_a_number_and_its_noun_agree() -> None:
 
 def _options(command: click.Command) -> set[str]:
     """Return the options of a verb and of those below it."""
-    own = {name for option in command.get_params(click.Context(command)) for name in option.opts}
+    context = click.Context(command, **main.context_settings)
+    own = {name for option in command.get_params(context) for name in option.opts}
     below = command.commands.values() if isinstance(command, click.Group) else ()
     return own.union(*(_options(each) for each in below))
 
