@@ -35,6 +35,7 @@ class Dialect(ABC):
         wildcards: characters that its wildcards are written with.
         catch_all: pattern for every topic. Topics with an empty token (nats) and hidden ones (mqtt) are exceptions.
         policies: match policies that a pattern may ask for; none in most dialects.
+        whole_wildcards: True if a valid pattern has wildcard characters in wildcard segments only.
         has_inner_multi: True if `allow_inner_multi` admits multi-segment wildcards before the end of a pattern.
         reserved: prefix of topics that are hidden from patterns with a wildcard as first segment; blank for none.
         rest_may_be_empty: True if the trailing multi-segment wildcard also matches no segment at all.
@@ -51,6 +52,7 @@ class Dialect(ABC):
     wildcards: ClassVar[str]
     catch_all: ClassVar[str]
     policies: ClassVar[tuple[str, ...]] = ()
+    whole_wildcards: ClassVar[bool] = False
     has_inner_multi: ClassVar[bool] = False
     reserved: ClassVar[str] = ""
     rest_may_be_empty: ClassVar[bool] = False

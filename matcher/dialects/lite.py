@@ -22,6 +22,7 @@ class Lite(Dialect):
     separator: ClassVar[str] = "__"
     wildcards: ClassVar[str] = "*"
     catch_all: ClassVar[str] = "**"
+    whole_wildcards: ClassVar[bool] = True
     has_inner_multi: ClassVar[bool] = True
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:

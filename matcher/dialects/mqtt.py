@@ -48,6 +48,7 @@ class Mqtt(Dialect):
     separator: ClassVar[str] = "/"
     wildcards: ClassVar[str] = "+#"
     catch_all: ClassVar[str] = "#"
+    whole_wildcards: ClassVar[bool] = True
     reserved: ClassVar[str] = "$"
     rest_may_be_empty: ClassVar[bool] = True
     forbidden_characters: ClassVar[str] = "+#\0"

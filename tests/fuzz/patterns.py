@@ -8,6 +8,7 @@ import matcher
 from matcher import PatternIndex, TopicIndex
 from matcher.batch import FlatPatterns, FlatTopics
 from matcher.dialects import mqtt, nats, wamp
+from matcher.index.texts import PatternTexts
 from matcher.pattern import Pattern, Tail
 from tests.fuzz.draw import Draw
 from tests.support import definitions
@@ -65,6 +66,7 @@ def patterns(data: bytes) -> None:
             assert bool(why.steps) is (why.outcome != "invalid-topic")
             assert why.outcome == "invalid-topic" or all(step.fits for step in why.steps) is expected
     _check_pattern_index(meeting, draw)
+    _check_pattern_texts(meeting, draw)
     _check_topic_index(meeting, draw)
     _check_options(draw, case)
 
@@ -242,6 +244,37 @@ def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:
     assert index._prefixes.is_empty
     assert not index._inner.entries
     assert {block.patterns for block in index._inner._blocks.values()} <= {()}
+
+
+def _check_pattern_texts(meeting: Meeting, draw: Draw) -> None:
+    """Add all at once or one by one, ask, remove and add some again, ask, and remove the rest."""
+    case, texts = meeting.case, []
+    for text, _ in meeting.asked:
+        share = mqtt.shared(text) if case.dialect == "mqtt" else None
+        texts.append(text if share is None else share.filter)
+    index: PatternTexts[int] = PatternTexts(case.dialect, allow_inner_multi=case.inner)
+    policies = [policy for _, policy in meeting.asked]
+    for policy in dict.fromkeys(policies):
+        index.add_all([((texts[at],), at) for at, each in enumerate(policies) if each == policy], policy=policy)
+    kept = set(range(len(texts)))
+    for _ in range(3):
+        assert len(index) == len(kept)
+        for row, topic in enumerate(meeting.topics):
+            found = index.match_patterns(topic)
+            assert sorted(found, key=lambda pair: pair[1]) == [
+                (texts[number], number) for number in sorted(kept) if (row, number) in meeting.expected
+            ]
+            assert index.match(topic) == [number for _, number in found]
+        for number, text in enumerate(texts):
+            if draw.flag():
+                (index.remove if number in kept else index.add)((text,), number, policy=policies[number])
+                kept ^= {number}
+    for number in kept:
+        index.remove((texts[number],), number, policy=policies[number])
+    assert len(index) == index.parsed == 0
+    assert not index._values
+    assert not index._forms
+    assert not index._counts
 
 
 def _check_topic_index(meeting: Meeting, draw: Draw) -> None:

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from matcher.index.texts import _form_of
 from tests.fuzz.patterns import batches, patterns
 
 
@@ -19,6 +20,9 @@ def test_any_patterns_and_topics_match_by_definition(
         for module in ("node", "patterns", "topics"):
             monkeypatch.setattr(f"matcher.index.{module}.MAX_DEPTH", 2)
         monkeypatch.setattr("matcher.index.patterns.BLOCK_BITS", 12)
+        monkeypatch.setattr("matcher.index.texts.MAX_FORMS", 2)
+        monkeypatch.setattr("matcher.index.texts.MAX_SEGMENTS", 2)
+        monkeypatch.setattr("matcher.index.texts._form_of", _form_of.__wrapped__)
     random = Random(0)
     for _ in range(2_000):
         target(random.randbytes(random.randrange(400)))
