@@ -10,7 +10,7 @@ class Tuning:
     Attributes:
         columnar_min_topics: topics of one key above which they are evaluated by column. One topic by column takes 2.2
             times as long as one by one, 32 take 0.83 times, 1,000 take 0.25 times.
-        array_min_topics: topics above which arrays of patterns replace the trie: 1,500 topics and 100 patterns
+        array_min_topics: topics above which arrays of patterns replace look-ups: 1,500 topics and 100 patterns
             take 1.1 instead of 3.6 us per topic.
         array_build_topics: topics per pattern that pay for building the arrays: 15 to 30 us per pattern, against some
             2.5 us saved per topic.

@@ -236,7 +236,8 @@ _TOPIC: Final = 80
 _METADATA: Final = 360
 _INDEXED_TOPIC: Final = 410
 _CLIENT: Final = 900
-_ENTRY: Final = 540
+_ENTRY: Final = 90
+_COSTLY_PATTERN: Final = 400
 
 
 class Footprint:
@@ -256,12 +257,12 @@ class Footprint:
             topics: as they were before it.
             clients: as they were before it.
         """
-        self._described_topics += sum(metadata is not NO_METADATA for metadata in delta.added.values())
-        self._described_topics -= sum(topics[topic] is not NO_METADATA for topic in delta.removed)
+        self._described_topics += len(delta.added) - list(delta.added.values()).count(NO_METADATA)
+        self._described_topics -= sum(topics[topic] != NO_METADATA for topic in delta.removed)
         for key, client in delta.clients.items():
             self._entries += _entries(client) - _entries(clients.get(key))
 
-    def memory_bytes(self, *, text_bytes: int, topics: int, indexes: int, clients: int) -> int:
+    def memory_bytes(self, *, text_bytes: int, topics: int, indexes: int, clients: int, costly_patterns: int) -> int:
         """Return the estimate, in bytes.
 
         Args:
@@ -269,6 +270,7 @@ class Footprint:
             topics: number of stored topics.
             indexes: number of indexes over them.
             clients: number of clients.
+            costly_patterns: as in `Interests`.
         """
         return (
             _SHARD
@@ -277,6 +279,7 @@ class Footprint:
             + self._described_topics * _METADATA
             + clients * _CLIENT
             + self._entries * _ENTRY
+            + costly_patterns * _COSTLY_PATTERN
         )
 
 
@@ -284,8 +287,9 @@ def _entries(client: Client | None) -> int:
     """Return the number of entries that a client's subscriptions keep."""
     if client is None:
         return 0
-    kept = (client.literal,) if client.literal is client.wildcard else client
-    return sum(len(block.entries) for subscription in kept for block in subscription.blocks)
+    literal, wildcard = client
+    count = sum([len(block.entries) for block in literal.blocks])
+    return count if wildcard is literal else count + sum([len(block.entries) for block in wildcard.blocks])
 
 
 class Quotas:

@@ -1,16 +1,17 @@
 """Index of interests: the subscribers of a topic by name, by pattern and by receive-all."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from matcher import PatternIndex
 from matcher.batch import FlatPatterns
 from matcher.batch.segments import firsts_of, ranges
 from matcher.dialects import get_dialect
 from matcher.dialects.mqtt import SharedSubscription, shared
+from matcher.index.texts import PatternTexts, ValuesByText
 from streaming.records.columns import NO_TEXT, Hits, Interner, Pairs
 from streaming.records.model import LITE, Notation
 from streaming.records.subscribers import SHARE, ClientKey, Matches, Orders, SubscriberKey
@@ -18,6 +19,9 @@ from streaming.state.client import NOTHING, Interest
 from streaming.tuning import DEFAULT_TUNING
 
 T = TypeVar("T")
+
+Holder = tuple[SubscriberKey, float]
+"""Subscriber with an entry, and the order of the entry."""
 
 MQTT = "mqtt"
 """Name of the dialect with shared subscriptions."""
@@ -51,40 +55,52 @@ class Interests:
         self.inner_multi = inner_multi
         self._array_min_topics = array_min_topics
         self._array_build_topics = array_build_topics
-        self._tries: dict[str, PatternIndex[tuple[SubscriberKey, float]]] = {}
-        self._by_name: dict[str, Orders] = {}
+        self._by_pattern: dict[str, PatternTexts[Holder]] = {}
+        self._by_name: ValuesByText[Holder] = ValuesByText()
         self._receive_all: Orders = {}
+        self._separate = 0  # patterns of subscribers with a part
         self._interests: dict[ClientKey, Interest] = {}
         self._arrays: dict[str, _PatternArrays] | None = None
         self._interners: Interners | None = None
         self._topics_asked = 0
 
+    @property
+    def costly_patterns(self) -> int:
+        """Number of patterns that take more memory than an entry of a dict: parsed, or delivered separately."""
+        return self._separate + sum(index.parsed for index in self._by_pattern.values())
+
     def add(self, client: ClientKey, interest: Interest) -> None:
         """Add the interest of a client."""
+        self.add_all([(client, interest)])
+
+    def add_all(self, interests: Iterable[tuple[ClientKey, Interest]]) -> None:
+        """Add the interests of clients."""
         self._drop_arrays()
-        self._interests[client] = interest
-        for dialect, pattern, policy, holder in patterns_of(client, interest):
-            _trie(self._tries, dialect, self.inner_multi).add(pattern, holder, policy=policy)
-        plain = SubscriberKey(*client)
-        for name, order in names_of(interest):
-            self._by_name.setdefault(name, {})[plain] = order
-        if interest.everything is not None:
-            self._receive_all[plain] = interest.everything
+        additions: dict[tuple[str, str | None], list[tuple[Sequence[str], Holder]]] = defaultdict(list)
+        for client, interest in interests:
+            self._interests[client] = interest
+            for dialect, policy, patterns, holder in holders_of(client, interest):
+                additions[dialect, policy].append((patterns, holder))
+                self._separate += bool(holder[0].part)
+            for names, holder in names_of(client, interest):
+                self._by_name.add(names, holder)
+            if interest.everything is not None:
+                self._receive_all[SubscriberKey(*client)] = interest.everything
+        for (dialect, policy), each in additions.items():
+            _index(self._by_pattern, dialect, self.inner_multi).add_all(each, policy=policy)
 
     def remove(self, client: ClientKey, interest: Interest) -> None:
         """Remove an interest added by `add`."""
         self._drop_arrays()
         self._interests.pop(client, None)  # an empty interest may never have been added
-        for dialect, pattern, policy, holder in patterns_of(client, interest):
-            _trie(self._tries, dialect, self.inner_multi).remove(pattern, holder, policy=policy)
-        plain = SubscriberKey(*client)
-        for name, _ in names_of(interest):
-            named = self._by_name[name]
-            del named[plain]
-            if not named:
-                del self._by_name[name]
+        for dialect, policy, patterns, holder in holders_of(client, interest):
+            self._by_pattern[dialect].remove(patterns, holder, policy=policy)
+            self._separate -= bool(holder[0].part)
+        for names, holder in names_of(client, interest):
+            for name in names:
+                self._by_name.discard(name, holder)
         if interest.everything is not None:
-            del self._receive_all[plain]
+            del self._receive_all[SubscriberKey(*client)]
 
     def replace(self, client: ClientKey, former: Interest, interest: Interest) -> None:
         """Replace the former interest of a client; an empty one counts as none."""
@@ -97,8 +113,8 @@ class Interests:
     def match(self, topic: str) -> Matches:
         """Return all subscribers with an entry matching the topic, before any group policy."""
         found = self._match_without_patterns(topic)
-        for trie in self._tries.values():
-            for pattern, (subscriber, _) in trie.match_patterns(topic):
+        for index in self._by_pattern.values():
+            for pattern, (subscriber, _) in index.match_patterns(topic):
                 patterns = found.get(subscriber)
                 if patterns is None:
                     found[subscriber] = [pattern]
@@ -123,7 +139,7 @@ class Interests:
         if self._arrays_pay(len(topics)):
             hits = [arrays.hits(topics) for arrays in self._arrays_by_dialect(self._interners).values()]
         else:
-            hits = [self._hits_in_tries(topics, self._interners)]
+            hits = [self._hits_one_by_one(topics, self._interners)]
         if self._by_name or self._receive_all:
             hits.append(self._hits_without_patterns(topics, self._interners))
         return Pairs.of(
@@ -131,7 +147,7 @@ class Interests:
         )
 
     def _arrays_pay(self, topic_count: int) -> bool:
-        """Return True if arrays answer a question about this many topics faster than the tries.
+        """Return True if arrays answer a question about this many topics faster than one look-up after the other.
 
         From a hundred topics on they do: 1,500 topics and 100 patterns take 1.1 instead of 3.6 us a topic, and more
         patterns make the difference larger. They are built once the questions since the last change of an interest have
@@ -141,7 +157,7 @@ class Interests:
             return False
         if self._arrays is None:
             self._topics_asked += topic_count
-            return self._topics_asked >= self._array_build_topics * sum(map(len, self._tries.values()))
+            return self._topics_asked >= self._array_build_topics * sum(map(len, self._by_pattern.values()))
         return True
 
     def orders(self, topic: str) -> Orders:
@@ -152,28 +168,28 @@ class Interests:
                 orders[subscriber] = order
         return orders
 
-    def hits(self, topic: str) -> list[tuple[SubscriberKey, float]]:
+    def hits(self, topic: str) -> list[Holder]:
         """Return the order of each matching entry, with its subscriber."""
-        hits = [*self._receive_all.items(), *self._by_name.get(topic, {}).items()]
-        for trie in self._tries.values():
-            hits += trie.match(topic)
+        hits: list[Holder] = [*self._receive_all.items(), *self._by_name.get(topic, ())]
+        for index in self._by_pattern.values():
+            hits += index.match(topic)
         return hits
 
     def _match_without_patterns(self, topic: str) -> Matches:
         """Return the subscribers by name or by receive-all."""
         found: Matches = {subscriber: [] for subscriber in self._receive_all}
-        for subscriber in self._by_name.get(topic, ()):
+        for subscriber, _ in self._by_name.get(topic, ()):
             found.setdefault(subscriber, []).append(topic)
         return found
 
-    def _hits_in_tries(self, topics: Sequence[str], interners: Interners) -> Hits:
-        """Return the hits by pattern, looked up in the tries."""
+    def _hits_one_by_one(self, topics: Sequence[str], interners: Interners) -> Hits:
+        """Return the hits by pattern, looked up for one topic after the other."""
         subscribers, texts = interners
         return Hits.of(
             (row, subscribers[subscriber], texts[text])
-            for trie in self._tries.values()
+            for index in self._by_pattern.values()
             for row, topic in enumerate(topics)
-            for text, (subscriber, _) in trie.match_patterns(topic)
+            for text, (subscriber, _) in index.match_patterns(topic)
         )
 
     def _hits_without_patterns(self, topics: Sequence[str], interners: Interners) -> Hits:
@@ -183,7 +199,7 @@ class Interests:
             (row, subscribers[subscriber], texts[topic])
             for row, topic in enumerate(topics)
             if topic in self._by_name
-            for subscriber in self._by_name[topic]
+            for subscriber, _ in self._by_name[topic]
         )
         receive_all = np.array([subscribers[subscriber] for subscriber in self._receive_all], np.int64)
         count = len(topics) * len(receive_all)
@@ -218,28 +234,28 @@ class DistinctEntries:
     """
 
     def __init__(self, inner_multi: bool) -> None:  # noqa: FBT001 - one setting of the job
-        self.holders: list[list[tuple[SubscriberKey, float]]] = []
+        self.holders: list[list[Holder]] = []
         self._inner_multi = inner_multi
         self._numbers: dict[tuple[str, str, str | None] | str | None, int] = {}  # None for everything
-        self._tries: dict[str, PatternIndex[int]] = {}
+        self._by_pattern: dict[str, PatternTexts[int]] = {}
 
     def add(self, client: ClientKey, interest: Interest) -> None:
         """Add the interest of a client."""
-        plain = SubscriberKey(*client)
         for dialect, pattern, policy, holder in patterns_of(client, interest):
             number = self._number((dialect, pattern, policy))
             if not self.holders[number]:
-                _trie(self._tries, dialect, self._inner_multi).add(pattern, number, policy=policy)
+                _index(self._by_pattern, dialect, self._inner_multi).add((pattern,), number, policy=policy)
             self.holders[number].append(holder)
-        for name, order in names_of(interest):
-            self.holders[self._number(name)].append((plain, order))
+        for names, holder in names_of(client, interest):
+            for name in names:
+                self.holders[self._number(name)].append(holder)
         if interest.everything is not None:
-            self.holders[self._number(None)].append((plain, interest.everything))
+            self.holders[self._number(None)].append((SubscriberKey(*client), interest.everything))
 
     def match(self, topic: str) -> list[int]:
         """Return the numbers of the entries that match a topic."""
         others = (self._numbers[key] for key in (topic, None) if key in self._numbers)
-        return [*(number for trie in self._tries.values() for number in trie.match(topic)), *others]
+        return [*(number for index in self._by_pattern.values() for number in index.match(topic)), *others]
 
     def _number(self, key: tuple[str, str, str | None] | str | None) -> int:
         number = self._numbers.setdefault(key, len(self.holders))
@@ -248,11 +264,11 @@ class DistinctEntries:
         return number
 
 
-def _trie(tries: dict[str, PatternIndex[T]], dialect: str, inner_multi: bool) -> PatternIndex[T]:  # noqa: FBT001 - as above
-    """Return the trie of a dialect, a new one for its first pattern."""
-    if dialect not in tries:
-        tries[dialect] = PatternIndex(dialect, allow_inner_multi=_allows(dialect, inner_multi))
-    return tries[dialect]
+def _index(indexes: dict[str, PatternTexts[T]], dialect: str, inner_multi: bool) -> PatternTexts[T]:  # noqa: FBT001 - as above
+    """Return the index of a dialect, a new one for its first pattern."""
+    if dialect not in indexes:
+        indexes[dialect] = PatternTexts(dialect, allow_inner_multi=_allows(dialect, inner_multi))
+    return indexes[dialect]
 
 
 def _allows(dialect: str, inner_multi: bool) -> bool:  # noqa: FBT001 - as above
@@ -294,30 +310,40 @@ def _share_of(entry: str, notation: Notation) -> SharedSubscription | None:
     return shared(entry) if notation.dialect == MQTT and entry.startswith("$share/") else None
 
 
-def patterns_of(
-    client: ClientKey, interest: Interest
-) -> Iterator[tuple[str, str, str | None, tuple[SubscriberKey, float]]]:
-    """Yield (dialect, pattern, policy, (subscriber, order)) for each pattern of an interest."""
+def patterns_of(client: ClientKey, interest: Interest) -> Iterator[tuple[str, str, str | None, Holder]]:
+    """Yield (dialect, pattern, policy, holder) for each pattern of an interest."""
+    for dialect, policy, patterns, holder in holders_of(client, interest):
+        for pattern in patterns:
+            yield dialect, pattern, policy, holder
+
+
+def holders_of(client: ClientKey, interest: Interest) -> Iterator[tuple[str, str | None, Sequence[str], Holder]]:
+    """Yield (dialect, policy, patterns, their holder) for all patterns of an interest."""
     if not interest.patterns:
         return
     plain = SubscriberKey(*client)
     for block in interest.blocks:
-        dialect, policy, _ = block.notation
-        for entry in block.entries:
-            share = _share_of(entry, block.notation)
-            subscriber = (
-                plain._replace(part=_part(entry, block.notation, share)) if block.notation is not LITE else plain
-            )
-            yield dialect, entry if share is None else share.filter, policy, (subscriber, block.order)
+        notation, together = block.notation, block.entries
+        if notation is not LITE:
+            parts = {entry: _part(entry, notation) for entry in block.entries}
+            together = tuple(entry for entry, part in parts.items() if not part)
+            for entry, part in parts.items():
+                if part:
+                    holder = plain._replace(part=part), block.order
+                    yield notation.dialect, notation.policy, (pattern_of(entry, notation),), holder
+        if together:
+            yield notation.dialect, notation.policy, together, (plain, block.order)
 
 
-def _part(entry: str, notation: Notation, share: SharedSubscription | None) -> str:
+def _part(entry: str, notation: Notation) -> str:
+    share = _share_of(entry, notation)
     if share is not None:
         return f"{SHARE}{share.group}/{share.filter}"
     return f"{notation.dialect}:{notation.policy or ''}:{entry}" if notation.per_subscription else ""
 
 
-def names_of(interest: Interest) -> Iterator[tuple[str, float]]:
-    """Yield (name, order) for each name of an interest."""
+def names_of(client: ClientKey, interest: Interest) -> Iterator[tuple[Sequence[str], Holder]]:
+    """Yield (names, their holder) for all names of an interest."""
     if not interest.patterns:
-        yield from ((name, block.order) for block in interest.blocks for name in block.entries)
+        plain = SubscriberKey(*client)
+        yield from ((block.entries, (plain, block.order)) for block in interest.blocks)

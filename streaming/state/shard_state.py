@@ -203,8 +203,7 @@ class ShardState(ShardGroups):
     def new_interests_of(self, keys: Iterable[ClientKey]) -> Interests:
         """Return an index of the interests of some clients."""
         found = self.new_interests()
-        for key in keys:
-            found.add(key, self.interest(key))
+        found.add_all((key, self.interest(key)) for key in keys)
         return found
 
     def due(self, now: int) -> list[str]:
@@ -335,6 +334,7 @@ class ShardState(ShardGroups):
             topics=len(self.topics),
             indexes=(0 if self._targets is None else len(self._targets)) + bool(self.backfills),
             clients=len(self.clients.present),
+            costly_patterns=0 if self._interests is None else self._interests.costly_patterns,
         )
 
     def apply(self, delta: ShardDelta) -> None:
