@@ -53,6 +53,10 @@ class Keys:
         self._offset = 0
         self._states: dict[Key, bytes | None] = {}
 
+    def restart(self) -> None:
+        """Start another worker, which has no state decoded."""
+        self._worker = Worker(CONFIG, self._worker.tuning)
+
     def row(self, stream: int, event: events.Event) -> InputRow:
         self._offset += 1
         return InputRow(stream, 0, self._offset, 0, self._offset, orjson.dumps(event))
@@ -79,11 +83,11 @@ SHAPES = ((1, 1), (8, 1), (32, 1), (64, 1), (100, 1), (1_000, 1), (1, 1_000))
 
 
 class Parents(Keys):
-    """Parents with 100 patterns each, of which two match a topic."""
+    """Parents with patterns, of which two match a topic."""
 
-    def __init__(self, keys: int, columnar_min_topics: float) -> None:
+    def __init__(self, keys: int, columnar_min_topics: float, patterns: int = 100) -> None:
         super().__init__(Tuning(columnar_min_topics=columnar_min_topics))
-        self._workload = Workload(parents=keys, quota=-1)
+        self._workload = Workload(parents=keys, patterns=patterns, quota=-1)
         for event in self._workload.group_events():
             self.visit({(event["attributes"][BIND_TOPIC], 0): [self.row(GROUPS, event)]})
         for request in self._workload.requests():
@@ -122,6 +126,26 @@ def columnar() -> None:
         row = {"one by one ms": one_by_one, "by column ms": by_column, "ratio": ratios}
         figures[f"{topics:,} topics per key, {keys:,} keys"] = row
     show(figures, "CPU of a worker per key", as_json=options.json)
+
+
+def cold() -> None:
+    """First visit of a shard after a start of its worker, and the next visit: 100 new topics each."""
+    options = parsed(
+        cold,
+        topics=(3_000, "of the shard"),
+        patterns=(20_000, "of the shard, five per client"),
+        rounds=(7, "starts"),
+    )
+    shard = Parents(1, Tuning().columnar_min_topics, options.patterns)
+    for start in range(0, options.topics, 20_000):
+        shard.create(min(20_000, options.topics - start))
+    figures: dict[str, list[float]] = {"first ms": [], "next ms": []}
+    for _ in range(options.rounds):
+        shard.restart()
+        for found in figures.values():
+            found.append(shard.create(100))
+    name = f"{options.topics:,} topics, {options.patterns:,} patterns"
+    show({name: figures}, "CPU of a worker for 100 new topics", as_json=options.json)
 
 
 def resync() -> None:
