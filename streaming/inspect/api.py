@@ -21,7 +21,6 @@ from streaming.records.model import Stream
 from streaming.records.routing import COORDINATOR, Routing
 from streaming.storage.store import Key
 from streaming.worker.bounds import bounds_of
-from streaming.worker.inquiry.likeness import NEAREST, likeness
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,
@@ -38,6 +37,7 @@ from streaming.worker.inquiry.model import (
     TopicDetails,
     TopicFacts,
 )
+from streaming.worker.inquiry.names import NEAREST, likeness
 from streaming.worker.inquiry.questions import MAX_ITEMS, Ask, Question
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from matcher.dialects import get_dialect
 from streaming.config import Settings
 from streaming.kafka.options import for_librdkafka
 from streaming.kafka.reader import Span, TopicReader
-from streaming.worker.inquiry.listing import accepting
 from streaming.worker.inquiry.model import EventPlace
+from streaming.worker.inquiry.names import accepting
 
 
 class Chosen(NamedTuple):

@@ -11,7 +11,6 @@ import orjson
 from streaming.inspect.api import Explanation, Filter
 from streaming.inspect.effects import DryRun
 from streaming.printable import counted, printable, printable_json
-from streaming.worker.inquiry.listing import accepting
 from streaming.worker.inquiry.model import (
     BindingFacts,
     ClientFacts,
@@ -24,6 +23,7 @@ from streaming.worker.inquiry.model import (
     TopicDetails,
     TopicFacts,
 )
+from streaming.worker.inquiry.names import accepting
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from streaming.state import UNKNOWN_GROUP, Group, Shard
 from streaming.state.blocks import Block
 from streaming.state.client import Client, Mode
 from streaming.state.interests import pattern_of
-from streaming.worker.inquiry.likeness import likeness
 from streaming.worker.inquiry.model import EntryVerdict, EventPlace, Hint, request_place
+from streaming.worker.inquiry.names import likeness
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from matcher.dialects import get_dialect
 from streaming.coordinator.state import CoordinatorState
 from streaming.records.model import Place, Stream
 from streaming.records.subscribers import ClientKey
@@ -27,6 +26,7 @@ from streaming.worker.inquiry.model import (
     TopicFacts,
     topic_facts,
 )
+from streaming.worker.inquiry.names import accepting
 from streaming.worker.inquiry.questions import Question
 
 K = TypeVar("K")
@@ -163,15 +163,6 @@ def _page(
 
 def _characters(pairs: Mapping[str, str]) -> int:
     return sum(len(key) + len(value) for key, value in pairs.items())
-
-
-def accepting(text: str | None, dialect: str) -> Callable[[str], bool]:
-    """Return the filter by a pattern or name; raise `InvalidPattern` or `UnknownDialect`."""
-    if text is None:
-        return lambda _: True
-    rules = get_dialect(dialect)
-    parsed = rules.parse(text)
-    return lambda name: name == text or rules.matches(parsed, name)
 
 
 def _accepts_client(question: Question, *, pattern: bool = True) -> Callable[[Any], bool]:

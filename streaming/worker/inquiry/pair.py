@@ -26,7 +26,6 @@ from streaming.worker.inquiry.entries import (
     spellings,
 )
 from streaming.worker.inquiry.facts import client_facts, group_facts
-from streaming.worker.inquiry.likeness import NEAREST
 from streaming.worker.inquiry.model import (
     EntryVerdict,
     EventPlace,
@@ -38,6 +37,7 @@ from streaming.worker.inquiry.model import (
     request_place,
     topic_facts,
 )
+from streaming.worker.inquiry.names import NEAREST
 
 _SHOWN_ENTRIES = 20
 """Number of matching entries that are shown."""

@@ -12,7 +12,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardDelta, ShardState, holdings
 from streaming.state.client import Mode
 from streaming.worker.inquiry import answering, entries, listing
-from streaming.worker.inquiry.likeness import likeness
+from streaming.worker.inquiry.names import likeness
 from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.questions import Ask, Question
 from streaming.worker.rows import InputRow
