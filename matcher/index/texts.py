@@ -132,6 +132,9 @@ class PatternTexts(Generic[V]):
     Args:
         dialect: dialect of all patterns.
         allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
+
+    Attributes:
+        parsed: number of pairs in the other index, which takes far more memory for each.
     """
 
     def __init__(self, dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False) -> None:
@@ -147,15 +150,11 @@ class PatternTexts(Generic[V]):
         self._spells = self._dialect.whole_wildcards
         self._dropped, self._odd = _characters(self._dialect)
         self._size = 0
+        self.parsed = 0
 
     def __len__(self) -> int:
         """Return the number of pairs."""
         return self._size
-
-    @property
-    def parsed(self) -> int:
-        """Number of pairs in the other index, which takes far more memory for each."""
-        return 0 if self._others is None else len(self._others)
 
     def add(self, texts: Sequence[str], value: V, *, policy: str | None = None) -> None:
         """Add a value for some patterns, as `add_all`."""
@@ -249,11 +248,13 @@ class PatternTexts(Generic[V]):
         if self._others is None:
             self._others = PatternIndex(self._dialect, allow_inner_multi=self._allow_inner_multi)
         self._others.add(text, value, policy=policy)
+        self.parsed = len(self._others)
 
     def _remove_other(self, text: str, value: V, policy: str | None) -> None:
         if self._others is not None:
             self._others.remove(text, value, policy=policy)
-            self._others = self._others if len(self._others) else None
+            self.parsed = len(self._others)
+            self._others = self._others if self.parsed else None
 
     def _outlines(self, texts: Sequence[str]) -> list[bytes]:
         """Return the outline of each text; all texts together take a few passes over their bytes."""
