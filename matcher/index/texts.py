@@ -145,6 +145,7 @@ class PatternTexts(Generic[V]):
         self._values: ValuesByText[V] = ValuesByText()
         self._others: PatternIndex[V] | None = None  # most indexes need none
         self._forms: dict[bytes, _Form | None] = {}  # by outline; None if its patterns are in the other index
+        self._spelled: dict[bytes, _Form] = {}  # forms with wildcards, by outline
         self._counts: dict[bytes, int] = {}  # pairs by outline
         self._spellers: dict[int, _Speller] = {}  # by number of segments, of hidden topics negative
         self._spells = self._dialect.whole_wildcards
@@ -174,7 +175,7 @@ class PatternTexts(Generic[V]):
             counts = Counter(outlines) if len(outlines) > 1 else dict.fromkeys(outlines, 1)
             for outline in sorted(counts, key=counts.__getitem__, reverse=True):
                 if outline not in self._forms:
-                    self._forms[outline], self._spellers, self._counts[outline] = self._new_form(outline), {}, 0
+                    self._forms[outline], self._counts[outline] = self._new_form(outline), 0
                 self._counts[outline] += counts[outline]
                 are_spelled = are_spelled and self._forms[outline] is not None
             if are_spelled:
@@ -206,7 +207,8 @@ class PatternTexts(Generic[V]):
             self._counts[outline] -= 1
             if not self._counts[outline]:
                 del self._counts[outline], self._forms[outline]
-                self._spellers = {}
+                if self._spelled.pop(outline, None):
+                    self._spellers = {}
 
     def match(self, topic: str) -> list[V]:
         """Return the value of every pair whose pattern matches, in no particular order.
@@ -235,8 +237,7 @@ class PatternTexts(Generic[V]):
             count = -count
         speller = self._spellers.get(count)
         if speller is None:
-            forms = [form for form in self._forms.values() if form is not None and form.pattern.literal is None]
-            speller = _Speller([form for form in forms if form.fits(abs(count), hidden=count < 0)])
+            speller = _Speller([form for form in self._spelled.values() if form.fits(abs(count), hidden=count < 0)])
             self._spellers[count] = speller
         for each in self._odd:
             if each in topic:
@@ -272,5 +273,8 @@ class PatternTexts(Generic[V]):
         form = _form_of(outline, self._dialect, self._allow_inner_multi)
         if form is None or form.pattern.literal is not None:
             return form
-        others = sum(form is not None and form.pattern.literal is None for form in self._forms.values())
-        return form if others < MAX_FORMS else None
+        if len(self._spelled) == MAX_FORMS:
+            return None
+        self._spelled[outline] = form
+        self._spellers = {}
+        return form

@@ -1,7 +1,9 @@
 """Patterns that are found by their text: cost of a look-up, memory, and the patterns that are left to the trie."""
 
+import sys
 import tracemalloc
 from itertools import product
+from types import FrameType
 
 import pytest
 
@@ -17,6 +19,32 @@ def test_a_look_up_spells_a_bounded_number_of_texts() -> None:
     assert len(list(index._texts_for("__".join("a" * 8)))) == MAX_FORMS + 1
     assert sorted(index.match("__".join("a" * 8))) == sorted(patterns)
     assert index.parsed == len(patterns) - MAX_FORMS - 1
+
+
+def _calls(patterns: list[str]) -> int:
+    """Return the number of calls to add patterns one by one, each followed by a look-up."""
+    index: PatternTexts[int] = PatternTexts()
+    calls = 0
+
+    def profile(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        for pattern in patterns:
+            index.add((pattern,), 1)
+            index.match("b__c")
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_forms_beyond_the_bound_cost_each_new_form_nothing() -> None:
+    """The cost is linear, however many forms the patterns of a client have."""
+    patterns = ["__".join(each) for each in product("a*", repeat=9)]
+    _calls(patterns)  # parse the forms
+    assert _calls(patterns) < 2.5 * _calls(patterns[::2])
 
 
 def test_the_most_frequent_forms_are_spelled() -> None:
