@@ -12,7 +12,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.state.client import Client, Interest, is_absent
 from streaming.state.delta import ShardDelta
 from streaming.state.group import Group
-from streaming.state.interests import pattern_of
+from streaming.state.interests import Interests, pattern_of
 
 Topics = Mapping[str, TopicMetadata]
 
@@ -237,7 +237,8 @@ _METADATA: Final = 360
 _INDEXED_TOPIC: Final = 410
 _CLIENT: Final = 900
 _ENTRY: Final = 90
-_COSTLY_PATTERN: Final = 400
+_PARSED_PATTERN: Final = 700
+_SEPARATE_PATTERN: Final = 400
 
 
 class Footprint:
@@ -262,7 +263,9 @@ class Footprint:
         for key, client in delta.clients.items():
             self._entries += _entries(client) - _entries(clients.get(key))
 
-    def memory_bytes(self, *, text_bytes: int, topics: int, indexes: int, clients: int, costly_patterns: int) -> int:
+    def memory_bytes(
+        self, *, text_bytes: int, topics: int, indexes: int, clients: int, interests: Interests | None
+    ) -> int:
         """Return the estimate, in bytes.
 
         Args:
@@ -270,8 +273,9 @@ class Footprint:
             topics: number of stored topics.
             indexes: number of indexes over them.
             clients: number of clients.
-            costly_patterns: as in `Interests`.
+            interests: index of interests, if there is one.
         """
+        parsed, separate = (interests.parsed_patterns, interests.separate_patterns) if interests else (0, 0)
         return (
             _SHARD
             + text_bytes
@@ -279,7 +283,8 @@ class Footprint:
             + self._described_topics * _METADATA
             + clients * _CLIENT
             + self._entries * _ENTRY
-            + costly_patterns * _COSTLY_PATTERN
+            + parsed * _PARSED_PATTERN
+            + separate * _SEPARATE_PATTERN
         )
 
 

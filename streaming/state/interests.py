@@ -43,6 +43,7 @@ class Interests:
 
     Attributes:
         inner_multi: as above.
+        separate_patterns: number of patterns that are delivered separately, each with a holder of its own.
     """
 
     def __init__(
@@ -58,16 +59,16 @@ class Interests:
         self._by_pattern: dict[str, PatternTexts[Holder]] = {}
         self._by_name: ValuesByText[Holder] = ValuesByText()
         self._receive_all: Orders = {}
-        self._separate = 0  # patterns of subscribers with a part
+        self.separate_patterns = 0
         self._interests: dict[ClientKey, Interest] = {}
         self._arrays: dict[str, _PatternArrays] | None = None
         self._interners: Interners | None = None
         self._topics_asked = 0
 
     @property
-    def costly_patterns(self) -> int:
-        """Number of patterns that take more memory than an entry of a dict: parsed, or delivered separately."""
-        return self._separate + sum(index.parsed for index in self._by_pattern.values())
+    def parsed_patterns(self) -> int:
+        """Number of patterns that are in a trie, which takes more memory than an entry of a dict."""
+        return sum(index.parsed for index in self._by_pattern.values())
 
     def add(self, client: ClientKey, interest: Interest) -> None:
         """Add the interest of a client."""
@@ -81,7 +82,7 @@ class Interests:
             self._interests[client] = interest
             for dialect, policy, patterns, holder in holders_of(client, interest):
                 additions[dialect, policy].append((patterns, holder))
-                self._separate += bool(holder[0].part)
+                self.separate_patterns += bool(holder[0].part)
             for names, holder in names_of(client, interest):
                 self._by_name.add(names, holder)
             if interest.everything is not None:
@@ -95,7 +96,7 @@ class Interests:
         self._interests.pop(client, None)  # an empty interest may never have been added
         for dialect, policy, patterns, holder in holders_of(client, interest):
             self._by_pattern[dialect].remove(patterns, holder, policy=policy)
-            self._separate -= bool(holder[0].part)
+            self.separate_patterns -= bool(holder[0].part)
         for names, holder in names_of(client, interest):
             for name in names:
                 self._by_name.discard(name, holder)

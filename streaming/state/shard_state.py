@@ -334,7 +334,7 @@ class ShardState(ShardGroups):
             topics=len(self.topics),
             indexes=(0 if self._targets is None else len(self._targets)) + bool(self.backfills),
             clients=len(self.clients.present),
-            costly_patterns=0 if self._interests is None else self._interests.costly_patterns,
+            interests=self._interests,
         )
 
     def apply(self, delta: ShardDelta) -> None:

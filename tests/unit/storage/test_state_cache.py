@@ -171,6 +171,13 @@ SHAPES: dict[str, Batches] = {
     "parsed patterns": [
         *GROUP, *requests(50, lambda one: [f"a.{one}.*.{two}" for two in range(100)], dialect="nats"), *topics(100)
     ],
+    "patterns of many forms": [
+        *GROUP,
+        *requests(50, lambda one: [
+            "__".join("*" if (one * 100 + two) >> bit & 1 else f"s{bit}" for bit in range(13)) for two in range(100)
+        ]),
+        *topics(100),
+    ],
     "shares": [
         *GROUP,
         *requests(50, lambda one: [f"$share/s/a/{one}/+/{two}" for two in range(100)], dialect="mqtt"), *topics(100),
