@@ -67,8 +67,8 @@ class TopicReader:
     ) -> None:
         self._servers = bootstrap_servers
         self._is_reached = False
+        # Last error of the client, such as an unreachable broker; blank if there is none.
         self.trouble = ""
-        """Last error of the client, such as an unreachable broker; blank if there is none."""
         given: dict[str, Any] = {
             "log_level": 0,
             **options,

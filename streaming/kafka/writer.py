@@ -39,8 +39,8 @@ class Writer:
         self._servers = bootstrap_servers
         self._failure = failure
         self._topic = ""
+        # Last error of the client, such as an unreachable broker; blank if there is none.
         self.trouble = ""
-        """Last error of the client, such as an unreachable broker; blank if there is none."""
         self._refused: tuple[str, KafkaError] | None = None
         self._written: list[tuple[Partition, int]] = []
         given: dict[str, Any] = {

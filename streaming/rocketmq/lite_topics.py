@@ -225,8 +225,8 @@ class Deaths:
     """
 
     def __init__(self, name: str, topics: LiteTopics, note: Callable[[Iterable[TopicChange]], None]) -> None:
+        # Time until the next search.
         self.pause_seconds = LOOK_SECONDS
-        """Time until the next search."""
 
         self._name = name
         self._topics = topics
