@@ -37,8 +37,8 @@ MAX_DEPTH = 32
 Encoders and recursive readers have their own limits, from 254 levels on. No value that reaches them is that deep.
 """
 
-_OWN_FIELDS = frozenset(("asOf", "expired", "ends", "later", "through", "continues", "laterCount", "forgets", "piece"))
-"""Fields for the job alone."""
+OWN_FIELDS = frozenset(("asOf", "expired", "ends", "later", "through", "continues", "laterCount", "forgets", "piece"))
+"""Fields of requests for the job alone."""
 
 _NO_BRACKETS = bytes(sorted({*range(256)} - set(b"[]{}")))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -201,7 +201,7 @@ def _request(record: dict[str, Any], *, repeated: bool = False) -> SubscriptionR
         _notation(record),
         _selector(record, stored=repeated),
     )
-    if _OWN_FIELDS.isdisjoint(record):
+    if OWN_FIELDS.isdisjoint(record):
         return request
     piece = record.get("piece")
     if piece is not None and not (isinstance(piece, list) and list(map(type, piece)) == [int, str]):

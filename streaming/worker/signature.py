@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import orjson
 
 from streaming.kafka.facts import offsets_of
+from streaming.records import json_fields
 from streaming.records.model import Source, Stream
 
 SIGNATURE = "signature.json"
@@ -28,9 +29,7 @@ SUFFIX_BYTES = len(SIGN_FIELD) + 2 * _DIGEST_BYTES + len(_END)
 """Length in bytes of the end of a signed value."""
 
 OWN_FIELDS: Mapping[Stream, frozenset[str]] = {
-    Stream.SUBSCRIPTIONS: frozenset(
-        ("asOf", "expired", "ends", "later", "through", "continues", "laterCount", "forgets")
-    ),
+    Stream.SUBSCRIPTIONS: json_fields.OWN_FIELDS,
     Stream.GROUPS: frozenset(("supersededBy", "boundTo")),
     Stream.TOPICS: frozenset(),
     Stream.CLOCK: frozenset(),

@@ -20,6 +20,7 @@ REQUEST_FIELDS: list[dict[str, Any]] = [
     {"later": [{}]}, {"later": 5}, {"asOf": [0, 5, 1_005]}, {"asOf": "x"}, {"asOf": [2**64 - 1] * 3},
     {"ends": []}, {"ends": {"m": {}}}, {"through": {}}, {"laterCount": "many"}, {"laterCount": 0},
     {"expired": True}, {"expired": True, "action": "COMPLETE_REMOVE"}, {"continues": True}, {"forgets": True},
+    {"piece": [0, "{}"]}, {"piece": "x"},
 ]  # fmt: skip
 GROUP_FIELDS: list[dict[str, Any]] = [{"supersededBy": 5}, {"boundTo": "q"}, {"boundTo": []}]
 FORGED = [
