@@ -33,7 +33,7 @@ class SparkCluster:
     |---|---|
     | `with SparkCluster(folder) as cluster:` | a master and two workers of one core each, stopped at the end |
     | `reexpand run --master $URL ...` | the job runs on it, with `cluster.url` as URL |
-    | `.kill_worker(1)`, `.start_worker(1)` | for tests of a job during faults of the cluster |
+    | `.kill_worker(1)` | the worker and its executors end, as after a crash of their machine |
 
     All processes end with this process, even if it is killed. Not thread-safe.
 
@@ -93,22 +93,9 @@ class SparkCluster:
             raise
         return self
 
-    def start_worker(self, number: int) -> None:
-        """Restart a killed worker as `start` does. A running job gets an executor there."""
-        self._launch_worker(number)
-        self._wait_for(f"worker-{number}", _WORKER_REGISTERED)
-
     def kill_worker(self, number: int) -> None:
         """Kill a worker and its executors, as a crash of their machine would."""
         self._processes.pop(f"worker-{number}").kill_group()
-
-    def pause_worker(self, number: int) -> None:
-        """Freeze a worker and its executors, as a hanging machine would, until `resume_worker`."""
-        self._processes[f"worker-{number}"].send_group(signal.SIGSTOP)
-
-    def resume_worker(self, number: int) -> None:
-        """Resume a paused worker."""
-        self._processes[f"worker-{number}"].send_group(signal.SIGCONT)
 
     def stop(self) -> None:
         """Stop all processes gracefully; kill them after a timeout."""

@@ -16,6 +16,7 @@ import pytest
 
 from streaming.errors import ClusterFailed
 from streaming.local.cluster import SparkCluster
+from tests.support.faulty_cluster import FaultyCluster
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import MARK, eventually, marked
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
@@ -72,7 +73,7 @@ def executors_of(cluster: SparkCluster, worker: int) -> set[str]:
     return {path.name for path in (cluster.folder / f"worker-{worker}").glob("app-*/*")}
 
 
-def dies_at_work(cluster: SparkCluster, worker: int, log: EventLog) -> bool:
+def dies_at_work(cluster: FaultyCluster, worker: int, log: EventLog) -> bool:
     """Kills a worker if that is at work on the state: a task of a worker that is paused does not end."""
     if not eventually(log.is_at_state, 2):
         return False
@@ -102,7 +103,7 @@ def test_workers_die_in_turn_while_a_history_flows(
         streams.becomes(expected(quarters[:count]).relation())
 
     with (
-        SparkCluster(tmp_path / "cluster") as cluster,
+        FaultyCluster(tmp_path / "cluster") as cluster,
         running(streams, tmp_path / "job.log", "--master", cluster.url, *OPTIONS),
     ):
         assert eventually(lambda: len(log.executors()) == 2, SETTLE_SECONDS, POLL_SECONDS)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from streaming.kafka.permissions import LEASE_SECONDS
-from streaming.local.cluster import SparkCluster
 from streaming.oracle import Effective
 from streaming.records.model import Stream
 from tests.support.events import created, deleted, quota, replace
+from tests.support.faulty_cluster import FaultyCluster
 from tests.support.processes import eventually
 from tests.support.running_job import (
     POLL_SECONDS,
@@ -239,7 +239,7 @@ def test_a_worker_of_a_cluster_that_wakes_up_after_it_was_given_up_writes_nothin
     subscribe(feed)
     log = tmp_path / "job.log"
     with (
-        SparkCluster(tmp_path / "cluster") as cluster,
+        FaultyCluster(tmp_path / "cluster") as cluster,
         running(streams, log, "--master", cluster.url, *MANY_PARTITIONS) as job,
     ):
         kept = create(feed, range(100))
