@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import reduce
+from operator import itemgetter, or_
+from typing import TYPE_CHECKING, Any, Final
 
 from matcher.dialects import Dialect, get_dialect
 from matcher.errors import InvalidPattern, not_a_list
 from matcher.index.node import MAX_DEPTH
-from matcher.pattern import Automaton, Pattern, Tail, Wildcard, in_blocks
+from matcher.pattern import ONE, Automaton, Pattern, Tail, in_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_FEW: Final = 4  # topics that are compared one by one
+_SHORT: Final = 128  # longest topic without nodes of its own; a look-up may search all of its text ...
+_SHORT_SEGMENTS: Final = 8  # ... and split it
+_SMALL_LEVEL: Final = 16  # nodes and topics that are told apart at once, since an exception takes as long
+_SHARED_KEYS: Final = 256  # keys that an index keeps once, since frequent ones are among the first ...
+_TOPICS_PER_KEY: Final = 16  # ... and one more for so many topics
 
-class _Node:
-    """Node after one sequence of segments; `topic` is the topic that ends here, if any."""
 
-    __slots__ = ("children", "topic")
+class _Node(dict[str, "_Node | str"]):
+    """Node after segments that several topics begin with; as a dict, the next node or the only topic by segment.
+
+    After `MAX_DEPTH` segments it has topics by their whole text.
+
+    Attributes:
+        topic: the topic that ends here, if any.
+        sizes: bits of the numbers of segments of its topics; a bit stays when its topics are gone.
+    """
+
+    __slots__ = ("sizes", "topic")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = _NO_CHILDREN
+        super().__init__()
         self.topic: str | None = None
-
-
-_NO_CHILDREN: Final[dict[str, _Node]] = {}  # shared by all leaves, never written to
+        self.sizes = 0
 
 
 class TopicIndex:
     """Set of topics, looked up by pattern.
 
-    The topics are in a trie over their first `MAX_DEPTH` segments. A look-up visits only branches that can still match,
-    and checks longer topics there one by one. Topics that the dialect refuses are members too, but no pattern matches
-    them.
+    The topics are in a trie over their first `MAX_DEPTH` segments. A short topic has nodes only for segments that it
+    shares with others. A look-up visits only branches that can still match, and splits topics there for further
+    segments. Topics that the dialect refuses are members too, but no pattern matches them.
 
     One thread may change the index while any number of others read it. Topics present throughout a look-up are always
     found; topics added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists
@@ -46,8 +60,8 @@ class TopicIndex:
         self._dialect = get_dialect(dialect)
         self._allow_inner_multi = allow_inner_multi
         self._root = _Node()
-        self._long: dict[_Node, dict[str, None]] = {}  # longer topics, by the node of their first segments
         self._unmatchable: set[str] = set()
+        self._shared: dict[str, str] = {}
         self._size = 0
 
     def __len__(self) -> int:
@@ -56,7 +70,7 @@ class TopicIndex:
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over a copy of the topics, in no particular order."""
-        return iter([*_topics([self._root]), *self._below([self._root]), *tuple(self._unmatchable)])
+        return iter([*_topics([self._root]), *_below([self._root]), *tuple(self._unmatchable)])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} dialect={self._dialect.name!r} len={self._size}>"
@@ -64,37 +78,41 @@ class TopicIndex:
     def __contains__(self, topic: object) -> bool:
         if not isinstance(topic, str):
             return False
-        segments = self._dialect.split(topic)
-        if segments is None:
+        keys = self._keys(topic)
+        if keys is None:
             return topic in self._unmatchable
-        path = segments[:MAX_DEPTH]
-        nodes = self._path(path)
-        if len(nodes) <= len(path):
-            return False
-        return topic in self._long.get(nodes[-1], ()) if len(segments) > MAX_DEPTH else nodes[-1].topic is not None
+        found: _Node | str | None = self._root
+        for key in keys:
+            if not isinstance(found, _Node):
+                break
+            found = found.get(key)
+        return topic == (found.topic if isinstance(found, _Node) else found)
 
     def add(self, topic: str) -> bool:
         """Add a topic, linear in its length; return True if it is new."""
-        if topic in self:
-            return False
-        segments = self._dialect.split(topic)
-        if segments is None:
+        keys = self._keys(topic)
+        if keys is None:
+            if topic in self._unmatchable:
+                return False
             self._unmatchable.add(topic)
+            self._size += 1
+            return True
+        node = self._root
+        for depth, key in enumerate(keys, 1):
+            following = node.get(key)
+            if following is None:
+                is_alone = depth > MAX_DEPTH or _is_short(topic, keys)
+                self._put(node, key, topic if is_alone else self._node_of(topic, depth), len(keys))
+                break
+            if isinstance(following, str):
+                if following == topic:
+                    return False
+                following = node[key] = self._node_of(following, depth)
+            node = following
         else:
-            node = self._root
-            for segment in segments[:MAX_DEPTH]:
-                following = node.children.get(segment)
-                if following is None:
-                    following = _Node()
-                    if node.children:
-                        node.children[segment] = following
-                    else:
-                        node.children = {segment: following}
-                node = following
-            if len(segments) > MAX_DEPTH:
-                self._long.setdefault(node, {})[topic] = None
-            else:
-                node.topic = topic
+            if node.topic is not None:
+                return False
+            node.topic = topic
         self._size += 1
         return True
 
@@ -102,25 +120,31 @@ class TopicIndex:
         """Remove a topic and the nodes used by it alone, linear in its length; return True if it was present."""
         if topic not in self:
             return False
-        segments = self._dialect.split(topic)
-        if segments is None:
-            self._unmatchable.remove(topic)
-        else:
-            path = segments[:MAX_DEPTH]
-            nodes = self._path(path)
-            if len(segments) > MAX_DEPTH:
-                long = self._long[nodes[-1]]
-                del long[topic]
-                if not long:
-                    del self._long[nodes[-1]]
-            else:
-                nodes[-1].topic = None
-            for depth in range(len(path), 0, -1):
-                node = nodes[depth]
-                if node.children or node.topic is not None or node in self._long:
-                    break
-                del nodes[depth - 1].children[path[depth - 1]]
         self._size -= 1
+        keys = self._keys(topic)
+        if keys is None:
+            self._unmatchable.remove(topic)
+            return True
+        nodes = [self._root]
+        for key in keys:
+            following = nodes[-1].get(key)
+            if not isinstance(following, _Node):
+                del nodes[-1][key]
+                break
+            nodes.append(following)
+        else:
+            nodes[-1].topic = None
+        for parent, key, node in reversed(list(zip(nodes, keys, nodes[1:], strict=False))):
+            if not node and node.topic is None:
+                del parent[key]
+                continue
+            left = [*node.values(), *_topics([node])] if len(node) <= 1 else []
+            if len(left) != 1 or isinstance(left[0], _Node):
+                break
+            others = self._keys(left[0]) or []
+            if not _is_short(left[0], others):
+                break
+            self._put(parent, key, left[0], len(others))  # a reader of the node finds it there as well
         return True
 
     def expand(self, pattern: str | Pattern, *, policy: str | None = None) -> list[str]:
@@ -128,7 +152,7 @@ class TopicIndex:
 
         A literal segment costs one look-up per branch, a wildcard one visit of each child, so the bound is the number
         of nodes that agree with the pattern so far. With inner multi-segment wildcards each visit costs (segments of
-        the pattern) / 64 operations. A topic of more than `MAX_DEPTH` segments costs a check of its further segments.
+        the pattern) / 64 operations. A topic with segments that no node has costs a check of these segments.
         """
         if not isinstance(pattern, Pattern):
             try:
@@ -140,20 +164,18 @@ class TopicIndex:
         root = self._visible_root() if pattern.starts_with_wildcard else self._root
         if pattern.has_many:
             return self._expand_inner([pattern])
-        level = [root]
-        for segment in pattern.whole[:MAX_DEPTH]:
-            if isinstance(segment, Wildcard):
-                level = [child for node in level for child in list(node.children.values())]
-            else:
-                level = [child for node in level if (child := node.children.get(segment)) is not None]
+        level, found = _walk(root, pattern, self._dialect.separator)
         depth = len(pattern.whole)
         if depth > MAX_DEPTH or (depth == MAX_DEPTH and pattern.tail is Tail.STARTS):
-            return [topic for topic in self._long_topics(level) if pattern.accepts(self._dialect.split(topic) or ())]
+            return found + _accepted(_below(level), pattern, self._dialect.separator)
         if pattern.tail is Tail.STARTS:
             start = str(pattern.segments[-1])
-            level = [child for node in level for name, child in list(node.children.items()) if name.startswith(start)]
-        found = [] if pattern.tail is Tail.SOME else _topics(level)
-        return found if pattern.tail is Tail.END else found + self._below(level)
+            children = [child for node in level for name, child in list(node.items()) if name.startswith(start)]
+            level, topics = _told_apart(children)
+            found += topics
+        if pattern.tail is not Tail.SOME:
+            found += _topics(level)
+        return found if pattern.tail is Tail.END else found + _below(level)
 
     def expand_any(self, patterns: Iterable[str | Pattern], *, policy: str | None = None) -> list[str]:
         """Return the topics that match one of the patterns; a topic may occur several times.
@@ -190,77 +212,175 @@ class TopicIndex:
         if not reserved:
             return self._root
         root = _Node()
-        root.children = {
-            name: child for name, child in list(self._root.children.items()) if not name.startswith(reserved)
-        }
+        root.update((name, child) for name, child in list(self._root.items()) if not name.startswith(reserved))
+        root.sizes = self._root.sizes
         return root
 
-    def _path(self, segments: list[str]) -> list[_Node]:
-        nodes = [self._root]
-        for segment in segments:
-            following = nodes[-1].children.get(segment)
-            if following is None:
-                break
-            nodes.append(following)
-        return nodes
+    def _keys(self, topic: str) -> list[str] | None:
+        """Return the keys of the nodes on the way to a topic, and its own key; None if no pattern can match it."""
+        segments = self._dialect.split(topic)
+        return segments if segments is None or len(segments) <= MAX_DEPTH else [*segments[:MAX_DEPTH], topic]
+
+    def _put(self, node: _Node, key: str, child: _Node | str, size: int) -> None:
+        """Store a topic of so many segments in a node, or the node that leads to it."""
+        shared = self._shared
+        key = (
+            shared.setdefault(key, key)
+            if len(shared) < _SHARED_KEYS + self._size // _TOPICS_PER_KEY
+            else shared.get(key, key)
+        )
+        node.sizes |= 1 << size  # first, because a reader may find the topic
+        node[key] = child
+
+    def _node_of(self, topic: str, depth: int) -> _Node:
+        """Return a node after so many segments with one topic."""
+        node, keys = _Node(), self._keys(topic) or []
+        if len(keys) == depth:
+            node.topic = topic
+        elif _is_short(topic, keys) or depth == MAX_DEPTH:
+            self._put(node, keys[depth], topic, len(keys))
+        else:
+            self._put(node, keys[depth], self._node_of(topic, depth + 1), len(keys))
+        return node
 
     def _expand_inner(self, patterns: list[Pattern]) -> list[str]:
         """Expand patterns with inner multi-segment wildcards; visit each node with a state of their automaton."""
         automaton = Automaton(patterns)
-        alone = len(patterns) == 1
+        alone, separator = len(patterns) == 1, self._dialect.separator
         found = []
         stack = self._first_steps(automaton)
         while stack:
-            node, state = stack.pop()
+            node, state, depth = stack.pop()
+            if isinstance(node, str):
+                if state & automaton.tails or automaton.accepts(node.split(separator)[depth:], state):
+                    found.append(node)
+                continue
             if automaton.matches(state):
                 found += _topics([node])
             if state & automaton.tails:
-                found += self._below([node])
+                found += _below([node])
                 if alone:
                     continue
-            for topic in self._long_topics([node]):
-                if automaton.accepts((self._dialect.split(topic) or [])[MAX_DEPTH:], state):
-                    found.append(topic)
-            stack += _steps(node, automaton, state)
+            if depth < MAX_DEPTH:
+                stack += _steps(node, automaton, state, depth)
+            else:
+                stack += [(topic, state, depth) for topic in list(node.values())]
         return found
 
-    def _first_steps(self, automaton: Automaton) -> list[tuple[_Node, int]]:
+    def _first_steps(self, automaton: Automaton) -> list[tuple[_Node | str, int, int]]:
         """Return the nodes of the first segments with the states there."""
         reserved = self._dialect.reserved
         if not reserved:
-            return _steps(self._root, automaton, automaton.start())
+            return _steps(self._root, automaton, automaton.start(), 0)
         first = [
-            (child, automaton.step(automaton.start(hidden=name.startswith(reserved)), name))
-            for name, child in list(self._root.children.items())
+            (child, automaton.step(automaton.start(hidden=name.startswith(reserved)), name), 1)
+            for name, child in list(self._root.items())
         ]
-        return [(child, state) for child, state in first if state]
+        return [each for each in first if each[1]]
 
-    def _below(self, level: list[_Node]) -> list[str]:
-        """Return all topics below the nodes, without the topics of the nodes themselves."""
-        found = []
-        while level:
-            found += self._long_topics(level)
-            level = [child for node in level for child in list(node.children.values())]
-            found += _topics(level)
-        return found
 
-    def _long_topics(self, level: list[_Node]) -> list[str]:
-        """Return the topics with more than `MAX_DEPTH` segments below nodes of that depth."""
-        if not self._long:
-            return []
-        return [topic for node in level for topic in list(self._long.get(node, ()))]
+def _is_short(topic: str, keys: list[str]) -> bool:
+    return len(topic) <= _SHORT and len(keys) <= _SHORT_SEGMENTS
+
+
+def _walk(root: _Node, pattern: Pattern, separator: str) -> tuple[list[_Node], list[str]]:
+    """Return the nodes after the whole segments of a pattern, and the matching topics on the way to them."""
+    level: list[Any] = [root]  # nodes, and topics without a node
+    parents, found = level, list[str]()
+    for depth, segment in enumerate(pattern.whole[:MAX_DEPTH]):
+        topics: list[str] = []
+        if len(level) <= _SMALL_LEVEL:
+            level, topics = _told_apart(level)
+        try:
+            following = _step(level, segment)
+        except AttributeError:  # a topic is among the nodes
+            level, topics = _told_apart(level)
+            following = _step(level, segment)
+        if topics:
+            found += _fitting(topics, parents, pattern, depth, separator)
+        if not following:
+            return [], found
+        parents, level = level, following
+    nodes, topics = _told_apart(level)
+    if topics:
+        found += _fitting(topics, parents, pattern, min(len(pattern.whole), MAX_DEPTH), separator)
+    return nodes, found
+
+
+def _accepted(topics: list[str], pattern: Pattern, separator: str) -> list[str]:
+    return [topic for topic in topics if pattern.accepts(topic.split(separator))]
+
+
+def _fitting(topics: list[str], parents: list[_Node], pattern: Pattern, depth: int, separator: str) -> list[str]:
+    """Return the topics that a pattern without inner multi-segment wildcards accepts.
+
+    Args:
+        topics: topics that agree with the first segments of the pattern.
+        parents: the nodes that had them.
+        pattern: the pattern.
+        depth: number of the segments that agree.
+        separator: text between two segments.
+    """
+    size, tail = len(pattern.whole), pattern.tail
+    if len(topics) <= _FEW or size >= MAX_DEPTH or tail is Tail.STARTS:
+        return _accepted(topics, pattern, separator)
+    sizes = reduce(or_, {parent.sizes for parent in parents})
+    wanted = (1 << size) * tail.may_end | (-2 << size) * tail.may_go_on
+    if not sizes & wanted:
+        return []
+    places = [place for place in range(depth, size) if pattern.segments[place] is not ONE]
+    if not places:
+        is_sure = not sizes & ~wanted
+        return topics if is_sure else [each for each in topics if wanted >> len(each.split(separator)) & 1]
+    last, literals = str(pattern.segments[places[-1]]), itemgetter(*places)
+    expected = literals(pattern.segments)
+    return [
+        topic
+        for topic in topics
+        if last in topic  # most others need no split
+        and wanted >> len(segments := topic.split(separator)) & 1
+        and literals(segments) == expected
+    ]
 
 
 def _topics(level: list[_Node]) -> list[str]:
     return [node.topic for node in level if node.topic is not None]
 
 
-def _steps(node: _Node, automaton: Automaton, state: int) -> list[tuple[_Node, int]]:
+def _step(level: list[_Node], segment: Any) -> list[Any]:
+    """Return the nodes and topics after one more segment of a pattern."""
+    if segment is ONE:
+        return [child for node in level for child in list(node.values())]
+    return [child for node in level if (child := node.get(segment)) is not None]
+
+
+def _told_apart(children: list[Any]) -> tuple[list[_Node], list[str]]:
+    """Return the nodes, and the topics."""
+    if len(children) <= 1:
+        return (children, []) if children and isinstance(children[0], _Node) else ([], children)
+    kinds = set(map(type, children))
+    if len(kinds) < len((_Node, str)):
+        return (children, []) if _Node in kinds else ([], children)
+    nodes = [child for child in children if isinstance(child, _Node)]
+    return nodes, [child for child in children if isinstance(child, str)]
+
+
+def _below(level: list[_Node]) -> list[str]:
+    """Return all topics below the nodes, without the topics of the nodes themselves."""
+    found = []
+    while level:
+        level, topics = _told_apart([child for node in level for child in list(node.values())])
+        found += topics
+        found += _topics(level)
+    return found
+
+
+def _steps(node: _Node, automaton: Automaton, state: int, depth: int) -> list[tuple[_Node | str, int, int]]:
     """Return the children that can match, with the states there; look up only the names that the state can accept."""
-    wanted = automaton.wanted(state, len(node.children))
+    wanted = automaton.wanted(state, len(node))
     if wanted is None:
-        children = list(node.children.items())
+        children = list(node.items())
     else:
-        children = [(name, child) for name in wanted if (child := node.children.get(name)) is not None]
-    steps = [(child, automaton.step(state, name)) for name, child in children]
-    return [(child, after) for child, after in steps if after]
+        children = [(name, child) for name in wanted if (child := node.get(name)) is not None]
+    steps = [(child, automaton.step(state, name), depth + 1) for name, child in children]
+    return [each for each in steps if each[1]]

@@ -234,7 +234,7 @@ class CreationOrder:
 _SHARD: Final = 3_000
 _TOPIC: Final = 80
 _METADATA: Final = 360
-_INDEXED_TOPIC: Final = 410
+_INDEXED_TOPIC: Final = 110
 _CLIENT: Final = 900
 _ENTRY: Final = 90
 _PARSED_PATTERN: Final = 700

@@ -9,6 +9,7 @@ from matcher import PatternIndex, TopicIndex
 from matcher.batch import FlatPatterns, FlatTopics
 from matcher.dialects import mqtt, nats, wamp
 from matcher.index.texts import PatternTexts
+from matcher.index.topics import _is_short
 from matcher.pattern import Pattern, Tail
 from tests.fuzz.draw import Draw
 from tests.support import definitions
@@ -277,6 +278,17 @@ def _check_pattern_texts(meeting: Meeting, draw: Draw) -> None:
     assert not index._counts
 
 
+def _check_nodes(index: TopicIndex) -> None:
+    """Each node below the root has another node, several topics or a long one, or it takes memory for nothing."""
+    nodes = [child for child in index._root.values() if not isinstance(child, str)]
+    while nodes:
+        node = nodes.pop()
+        below = [child for child in node.values() if not isinstance(child, str)]
+        topics = [child for child in (*node.values(), node.topic) if isinstance(child, str)]
+        assert below or len(topics) > 1 or not _is_short(topics[0], index._keys(topics[0]) or [])
+        nodes += below
+
+
 def _check_topic_index(meeting: Meeting, draw: Draw) -> None:
     """Add all, ask, remove and add some again, ask, and remove the rest."""
     index = TopicIndex(meeting.case.dialect, allow_inner_multi=meeting.case.inner)
@@ -296,6 +308,7 @@ def _check_topic_index(meeting: Meeting, draw: Draw) -> None:
         assert sorted(index) == sorted(kept)
         assert len(index) == len(kept)
         assert None not in index
+        _check_nodes(index)
         for number, (text, policy) in enumerate(meeting.asked):
             assert sorted(index.expand(text, policy=policy)) == sorted(kept & matched[number])
         assert set(index.expand_any(meeting.parsed)) == kept & of_any
@@ -310,5 +323,5 @@ def _check_topic_index(meeting: Meeting, draw: Draw) -> None:
         assert index.remove(topic)
     assert list(index) == []
     assert len(index) == 0
-    assert not index._root.children
+    assert not index._root
     assert not index._unmatchable

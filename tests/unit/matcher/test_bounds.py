@@ -155,6 +155,31 @@ def test_many_patterns_are_expanded_side_by_side(count: int, monkeypatch: pytest
     assert sum(steps) <= nodes * (19 * count // BLOCK_BITS + 1)
 
 
+@pytest.mark.parametrize(
+    ("end", "pattern"),
+    [("q" * 1_000, "*__*__qq"), ("__".join("q" * 27 + "x"), "*__*__x__**")],
+    ids=["text", "segments"],
+)
+def test_an_expansion_splits_no_long_topics(end: str, pattern: str) -> None:
+    """Else a look-up would cost as much as the texts of all stored topics."""
+    splits = 0
+
+    class Topic(str):
+        __slots__ = ()
+
+        def split(self, *arguments: Any) -> list[str]:
+            nonlocal splits
+            splits += 1
+            return super().split(*arguments)
+
+    index = TopicIndex()
+    for number in range(10):
+        index.add(Topic(f"a__{number}__{end}"))
+    added = splits
+    assert index.expand(pattern) == []
+    assert splits == added
+
+
 @pytest.mark.parametrize("depth", [1_000, 2_000])
 def test_deep_names_take_memory_for_their_text(depth: int) -> None:
     topics, patterns = TopicIndex("mqtt"), PatternIndex[int]("mqtt")

@@ -55,7 +55,13 @@ def test_readers_of_a_topic_index() -> None:
     """Topics come and go below branches that stay."""
     index = TopicIndex(allow_inner_multi=True)
     staying = {"a__b", "a__b__c", "a__d", "x__b"}
-    passing = ["a", "y", "y__z", *(f"{parent}__{number}" for parent in ("a", "a__b", "a__b__c") for number in range(9))]
+    passing = [
+        "a",
+        "x__c",
+        "y",
+        "y__z",
+        *(f"{parent}__{number}" for parent in ("a", "a__b", "a__b__c") for number in range(9)),
+    ]
     for topic in staying:
         index.add(topic)
 
@@ -72,7 +78,10 @@ def test_readers_of_a_topic_index() -> None:
         assert staying <= set(index.expand("**"))
         assert {"a__b", "a__d"} <= set(index.expand("a__*"))
         assert {"a__b__c"} <= set(index.expand("a__**__c"))
-        assert "a__b" in index
+        assert {"a__b", "x__b"} <= set(index.expand("*__b"))
+        assert "x__b" in index.expand("**__b")
+        assert staying <= set(index)
+        assert all(topic in index for topic in staying)
 
     write_with_readers(write, read)
     assert set(index.expand("**")) == staying
