@@ -349,7 +349,7 @@ def test_every_page_gives_a_system_the_same_delivery_guarantee() -> None:
         r"((?:Kafka|Quix) Streams|PyFlink|Bytewax)(?: [\d.]+)?, ((?:at least|exactly) once)",
         _text(DOCS / "performance.md"),
     )
-    assert len(named) == 4
+    assert len(named) == 5
     for system, words in named:
         name = system.lower().replace(" ", "-")
         assert words in {peers.get(name), peers.get(f"{name}-eos")}, system
