@@ -178,7 +178,7 @@ def jars(*, archive: bool) -> None:
         def show(done: int, of: int, jar: str) -> None:
             progress.update(task, completed=done, total=of, description=f"downloading {jar}")
 
-        local_jars.LOCAL.fetch(progress=show)
+        local_jars.fetch(progress=show)
     classes.sink()
     if archive:
         file = classes.archive_file(find_java().home, [*local_jars.spark(), classes.sink()])

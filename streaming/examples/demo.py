@@ -68,7 +68,7 @@ def play_in(home: Path, play: Callable[[Path], int]) -> int:
 
 def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
     with screen, ExitStack() as stack:
-        jars.LOCAL.fetch(progress=screen.downloading)
+        jars.fetch(progress=screen.downloading)
         screen.phase("starting Kafka")
         broker = stack.enter_context(Broker(folder / "kafka"))
         cluster = None

@@ -120,7 +120,7 @@ class Broker(Server):
         command = [
             *(str(java.executable), "-Xmx512m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true"),
             f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}",
-            *("-cp", os.pathsep.join(map(str, jars.LOCAL.jars("kafka")))),
+            *("-cp", os.pathsep.join(map(str, jars.kafka()))),
         ]
         node = load_node(self.folder)
         format_storage(self.folder, node, command, lock)

@@ -50,7 +50,7 @@ def sink() -> Path:
 
 def rocketmq() -> Path:
     """Return the jar that starts RocketMQ. Compile it if it is not in the cache."""
-    return _compiled("reexpand-rocketmq.jar", _ROCKETMQ_SOURCES, jars.ROCKETMQ, jars.ROCKETMQ.jars("rocketmq"))
+    return _compiled("reexpand-rocketmq.jar", _ROCKETMQ_SOURCES, jars.ROCKETMQ, jars.rocketmq())
 
 
 def _compiled(name: str, folder: Path, versions: jars.JarSets, libraries: list[Path]) -> Path:

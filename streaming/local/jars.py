@@ -171,9 +171,29 @@ def spark() -> list[Path]:
     return LOCAL.jars("spark")
 
 
+def kafka() -> list[Path]:
+    """Return the jars of the broker. Download them if needed."""
+    return LOCAL.jars("kafka")
+
+
+def rocketmq() -> list[Path]:
+    """Return the jars of RocketMQ. Download them if needed."""
+    return ROCKETMQ.jars("rocketmq")
+
+
 def s3() -> list[Path]:
     """Return the jars of Hadoop's S3 file system. Download them if needed."""
     return S3.jars("s3")
+
+
+def fetch(progress: Progress | None = None) -> None:
+    """Download the jars of Spark's Kafka connector and of the broker if needed."""
+    LOCAL.fetch(progress=progress)
+
+
+def write_checksums() -> None:
+    """Rewrite `jars.sha256`."""
+    LOCAL.write_checksums()
 
 
 def pyspark() -> list[Path]:

@@ -192,7 +192,7 @@ class LitePlay:
 
 
 def _run(folder: Path, play: LitePlay) -> int:
-    jars.LOCAL.fetch()
+    jars.fetch()
     play.show("phase", "starting Kafka and RocketMQ; RocketMQ's jars (106 MB) are downloaded on first use")
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(folder / "kafka"))

@@ -127,7 +127,7 @@ class RocketMQ(Server):
 
     def _begin(self, lock: IO[str]) -> None:
         java = find_java()
-        classpath = os.pathsep.join(map(str, [*jars.ROCKETMQ.jars("rocketmq"), classes.rocketmq(), *self._plugins]))
+        classpath = os.pathsep.join(map(str, [*jars.rocketmq(), classes.rocketmq(), *self._plugins]))
         self._ports = ports = load_ports(self.folder)
         files = configuration(self.folder, ports, self._settings)
         options = [*JAVA_OPTIONS, *self._java_options, "-cp", classpath]

@@ -83,7 +83,7 @@ def python(folder: Path, source: str) -> list[str]:
 
 def java(folder: Path, source: str) -> list[str]:
     (folder / "Updates.java").write_text(source, encoding="utf-8")
-    return [_found("java"), "-cp", ":".join(map(str, jars.LOCAL.jars("kafka"))), "Updates.java"]
+    return [_found("java"), "-cp", ":".join(map(str, jars.kafka())), "Updates.java"]
 
 
 def go(folder: Path, source: str) -> list[str]:

@@ -60,7 +60,7 @@ def ask(broker: str, *entries: dict[str, Any]) -> list[int]:
 def test_subscriptions_of_an_unchanged_client_come_to_the_job(streams: Streams, tmp_path: Path) -> None:
     """In order, each under its group; refused ones do not."""
     (client,) = [jar for jar in jars.LOCAL.jars("kafka") if jar.match(KAFKA_CLIENT)]
-    hook = built(tmp_path, [*jars.ROCKETMQ.jars("rocketmq"), client])
+    hook = built(tmp_path, [*jars.rocketmq(), client])
     options = {
         "bootstrap.servers": streams.bootstrap_servers,
         "topic": streams.settings.subscription_events,

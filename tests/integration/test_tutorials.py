@@ -109,7 +109,7 @@ def test_patterns_on_rocketmq(opened: Open) -> None:
     text = section(terminals.text, "Tutorial")
     begun = time.monotonic()
     try:
-        jars.ROCKETMQ.jars("rocketmq")
+        jars.rocketmq()
     except JarsUnavailable as error:
         pytest.skip(str(error))
     terminals.note("download of RocketMQ's jars, if they are missing", time.monotonic() - begun)

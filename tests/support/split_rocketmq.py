@@ -46,8 +46,7 @@ class Part(Server):
             settings.writelines(f"{name}={value}\n" for name, value in self._setup.broker.items())
         proxy = self.folder / "proxy.json"
         proxy.write_text(json.dumps({**json.loads(proxy.read_text()), **self._setup.proxy}))
-        classpath = os.pathsep.join(map(str, jars.ROCKETMQ.jars("rocketmq")))
-        options = [*JAVA_OPTIONS, *self._setup.java_options, "-cp", classpath]
+        options = [*JAVA_OPTIONS, *self._setup.java_options, "-cp", os.pathsep.join(map(str, jars.rocketmq()))]
         command = [str(java.executable), *options, *self._command]
         if not self._spawned(java, command, lock, lambda: self._ready in self._log()):
             raise self._failed()

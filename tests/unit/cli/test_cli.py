@@ -86,7 +86,7 @@ def test_no_summary_is_cut_and_the_version_is_that_of_the_package() -> None:
     [
         (["run", "--bootstrap-servers", "b:1", "--checkpoint", "/c"], "streaming.spark.service.run"),
         (["topics", "--bootstrap-servers", "b:1"], "streaming.kafka.topics.configurations"),
-        (["jars"], "streaming.local.jars.JarSets.fetch"),
+        (["jars"], "streaming.local.jars.fetch"),
         (["local"], "streaming.kafka.topics.create_topics"),
         (["watch-kafka", "--bootstrap-servers", "b:1"], "streaming.adapters.watch_kafka.run"),
         (["advise", "--bootstrap-servers", "b:1"], "streaming.operations.advise.inventory.from_kafka"),
@@ -122,7 +122,7 @@ def test_an_output_that_cannot_be_written_is_a_sentence(verb: list[str]) -> None
 def test_verbose_stands_before_or_after_the_verb(
     arguments: list[str], level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jars.JarSets, "fetch", lambda *_, **__: None)
+    monkeypatch.setattr(jars, "fetch", lambda **_: None)
     result = run(*arguments)
     assert result.exit_code == 0
     assert result.stdout == f"The jars of Spark's Kafka connector and of the broker are in {jars.LOCAL.folder}.\n"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def without_jars(monkeypatch: pytest.MonkeyPatch) -> None:
     """No jars: what comes after the lock fails at once."""
-    monkeypatch.setattr(jars.JarSets, "jars", lambda *_: [])
+    monkeypatch.setattr(jars, "kafka", list)
 
 
 def test_a_locked_folder_is_refused_with_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

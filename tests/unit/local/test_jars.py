@@ -65,7 +65,7 @@ def test_missing_sets_are_fetched_once(ivy: FakeIvy) -> None:
     for _ in range(2):
         assert names(jars.spark()) == FILES["spark"]
     for _ in range(2):
-        jars.LOCAL.fetch()
+        jars.fetch()
     assert ivy.runs == [["spark"], ["kafka"]]
     jars.spark()[0].unlink()
     assert names(jars.spark()) == FILES["spark"]
@@ -97,7 +97,7 @@ def test_concurrent_downloads_become_one(ivy: FakeIvy) -> None:
     """Whoever comes second waits, and finds everything there."""
     ivy.before_the_last_file = lambda _: time.sleep(0.2)
     results: list[list[str]] = []
-    threads = [threading.Thread(target=lambda: results.append(names(jars.LOCAL.jars("kafka")))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: results.append(names(jars.kafka()))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
