@@ -173,10 +173,14 @@ class Child:
         self.send(signal.SIGKILL)
         self._guardian.communicate()
 
+    def send_group(self, number: signal.Signals) -> None:
+        """Send a signal to the process group; raise `ProcessLookupError` if it has no members."""
+        os.killpg(self._guardian.pid, number)
+
     def kill_group(self) -> None:
         """Kill the process group."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._guardian.pid, signal.SIGKILL)
+            self.send_group(signal.SIGKILL)
         self._guardian.communicate()
 
     def group_exists(self) -> bool:

@@ -1,6 +1,5 @@
 """A local Spark cluster whose workers hang, and start again after a crash."""
 
-import os
 import signal
 
 from streaming.local.cluster import _WORKER_REGISTERED, SparkCluster
@@ -16,11 +15,8 @@ class FaultyCluster(SparkCluster):
 
     def pause_worker(self, number: int) -> None:
         """Freeze a worker and its executors, as a hanging machine would, until `resume_worker`."""
-        self._signal(number, signal.SIGSTOP)
+        self._processes[f"worker-{number}"].send_group(signal.SIGSTOP)
 
     def resume_worker(self, number: int) -> None:
         """Resume a paused worker."""
-        self._signal(number, signal.SIGCONT)
-
-    def _signal(self, worker: int, number: signal.Signals) -> None:
-        os.killpg(self._processes[f"worker-{worker}"]._guardian.pid, number)
+        self._processes[f"worker-{number}"].send_group(signal.SIGCONT)
