@@ -17,8 +17,8 @@ from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene
 
-_ANSWER_SECONDS = 5
-"""Time that the console gives the job for an answer."""
+_PATIENCE_SECONDS = 15
+"""Time after which a question is asked again, longer than the console waits for the job."""
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def streams(tmp_path: Path) -> Iterator[Streams]:
 
 
 def wait_for_job(answer: Any, ask_again: Callable[[], Any]) -> None:
-    """Wait for an answer of the job, and ask again as long as a busy job does not answer the console in time."""
+    """Wait for an answer of the job. Ask again if the console has given up on a busy job."""
     deadline = time.monotonic() + SETTLE_SECONDS
-    while not eventually(lambda: answer.count() > 0, 3 * _ANSWER_SECONDS):
+    while not eventually(lambda: answer.count() > 0, _PATIENCE_SECONDS):
         assert time.monotonic() < deadline, "the job never answered the console in time"
         ask_again()
 
