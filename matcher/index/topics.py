@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import itemgetter, or_
+import sys
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from matcher.dialects import Dialect, get_dialect
@@ -14,12 +14,8 @@ from matcher.pattern import ONE, Automaton, Pattern, Tail, in_blocks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_FEW: Final = 4  # topics that are compared one by one
-_SHORT: Final = 128  # longest topic without nodes of its own; a look-up may search all of its text ...
-_SHORT_SEGMENTS: Final = 8  # ... and split it
-_SMALL_LEVEL: Final = 16  # nodes and topics that are told apart at once, since an exception takes as long
-_SHARED_KEYS: Final = 256  # keys that an index keeps once, since frequent ones are among the first ...
-_TOPICS_PER_KEY: Final = 16  # ... and one more for so many topics
+_SHORT: Final = 64  # characters that a topic without nodes of its own may have, since a look-up searches them all
+_SHORT_SEGMENTS: Final = 8  # segments that it may have, since a look-up splits it
 
 
 class _Node(dict[str, "_Node | str"]):
@@ -29,23 +25,21 @@ class _Node(dict[str, "_Node | str"]):
 
     Attributes:
         topic: the topic that ends here, if any.
-        sizes: bits of the numbers of segments of its topics; a bit stays when its topics are gone.
     """
 
-    __slots__ = ("sizes", "topic")
+    __slots__ = ("topic",)
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str | None = None) -> None:
         super().__init__()
-        self.topic: str | None = None
-        self.sizes = 0
+        self.topic = topic
 
 
 class TopicIndex:
     """Set of topics, looked up by pattern.
 
     The topics are in a trie over their first `MAX_DEPTH` segments. A short topic has nodes only for segments that it
-    shares with others. A look-up visits only branches that can still match, and splits topics there for further
-    segments. Topics that the dialect refuses are members too, but no pattern matches them.
+    shares with others. A look-up visits only branches that can still match, and splits topics there whose other
+    segments have no nodes. Topics that the dialect refuses are members too, but no pattern matches them.
 
     One thread may change the index while any number of others read it. Topics present throughout a look-up are always
     found; topics added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists
@@ -54,14 +48,17 @@ class TopicIndex:
     Args:
         dialect: dialect of all topics and patterns, by name or one of your own.
         allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
+
+    Attributes:
+        nodes: number of nodes of the trie, some 200 bytes each.
     """
 
     def __init__(self, dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False) -> None:
         self._dialect = get_dialect(dialect)
         self._allow_inner_multi = allow_inner_multi
+        self.nodes = 0
         self._root = _Node()
         self._unmatchable: set[str] = set()
-        self._shared: dict[str, str] = {}
         self._size = 0
 
     def __len__(self) -> int:
@@ -101,13 +98,12 @@ class TopicIndex:
         for depth, key in enumerate(keys, 1):
             following = node.get(key)
             if following is None:
-                is_alone = depth > MAX_DEPTH or _is_short(topic, keys)
-                self._put(node, key, topic if is_alone else self._node_of(topic, depth), len(keys))
+                node[key] = self._branch(topic, keys, depth)
                 break
             if isinstance(following, str):
                 if following == topic:
                     return False
-                following = node[key] = self._node_of(following, depth)
+                following = node[key] = self._node(following, self._keys(following) or [], depth)
             node = following
         else:
             if node.topic is not None:
@@ -137,14 +133,12 @@ class TopicIndex:
         for parent, key, node in reversed(list(zip(nodes, keys, nodes[1:], strict=False))):
             if not node and node.topic is None:
                 del parent[key]
-                continue
-            left = [*node.values(), *_topics([node])] if len(node) <= 1 else []
-            if len(left) != 1 or isinstance(left[0], _Node):
-                break
-            others = self._keys(left[0]) or []
-            if not _is_short(left[0], others):
-                break
-            self._put(parent, key, left[0], len(others))  # a reader of the node finds it there as well
+            else:
+                left = [*node.values(), *_topics([node])] if len(node) <= 1 else []
+                if len(left) != 1 or isinstance(left[0], _Node) or not _is_short(left[0], self._keys(left[0]) or []):
+                    break
+                parent[key] = left[0]  # a reader of the node finds it there as well
+            self.nodes -= 1
         return True
 
     def expand(self, pattern: str | Pattern, *, policy: str | None = None) -> list[str]:
@@ -152,7 +146,7 @@ class TopicIndex:
 
         A literal segment costs one look-up per branch, a wildcard one visit of each child, so the bound is the number
         of nodes that agree with the pattern so far. With inner multi-segment wildcards each visit costs (segments of
-        the pattern) / 64 operations. A topic with segments that no node has costs a check of these segments.
+        the pattern) / 64 operations. A short topic without nodes costs a search of its text.
         """
         if not isinstance(pattern, Pattern):
             try:
@@ -164,10 +158,13 @@ class TopicIndex:
         root = self._visible_root() if pattern.starts_with_wildcard else self._root
         if pattern.has_many:
             return self._expand_inner([pattern])
-        level, found = _walk(root, pattern, self._dialect.separator)
+        separator, found, level = self._dialect.separator, list[str](), [root]
+        for segment in pattern.whole[:MAX_DEPTH]:
+            level, topics = _told_apart(_step(level, segment))
+            found += _accepted(topics, pattern, separator)
         depth = len(pattern.whole)
         if depth > MAX_DEPTH or (depth == MAX_DEPTH and pattern.tail is Tail.STARTS):
-            return found + _accepted(_below(level), pattern, self._dialect.separator)
+            return found + _accepted(_below(level), pattern, separator)
         if pattern.tail is Tail.STARTS:
             start = str(pattern.segments[-1])
             children = [child for node in level for name, child in list(node.items()) if name.startswith(start)]
@@ -213,7 +210,6 @@ class TopicIndex:
             return self._root
         root = _Node()
         root.update((name, child) for name, child in list(self._root.items()) if not name.startswith(reserved))
-        root.sizes = self._root.sizes
         return root
 
     def _keys(self, topic: str) -> list[str] | None:
@@ -221,26 +217,17 @@ class TopicIndex:
         segments = self._dialect.split(topic)
         return segments if segments is None or len(segments) <= MAX_DEPTH else [*segments[:MAX_DEPTH], topic]
 
-    def _put(self, node: _Node, key: str, child: _Node | str, size: int) -> None:
-        """Store a topic of so many segments in a node, or the node that leads to it."""
-        shared = self._shared
-        key = (
-            shared.setdefault(key, key)
-            if len(shared) < _SHARED_KEYS + self._size // _TOPICS_PER_KEY
-            else shared.get(key, key)
-        )
-        node.sizes |= 1 << size  # first, because a reader may find the topic
-        node[key] = child
+    def _branch(self, topic: str, keys: list[str], depth: int) -> _Node | str:
+        """Return what leads from so many segments to one topic: the topic itself if it is short, else a node."""
+        return topic if depth > MAX_DEPTH or _is_short(topic, keys) else self._node(topic, keys, depth)
 
-    def _node_of(self, topic: str, depth: int) -> _Node:
+    def _node(self, topic: str, keys: list[str], depth: int) -> _Node:
         """Return a node after so many segments with one topic."""
-        node, keys = _Node(), self._keys(topic) or []
+        self.nodes += 1
         if len(keys) == depth:
-            node.topic = topic
-        elif _is_short(topic, keys) or depth == MAX_DEPTH:
-            self._put(node, keys[depth], topic, len(keys))
-        else:
-            self._put(node, keys[depth], self._node_of(topic, depth + 1), len(keys))
+            return _Node(topic)
+        node = _Node()
+        node[keys[depth]] = self._branch(topic, keys, depth + 1)
         return node
 
     def _expand_inner(self, patterns: list[Pattern]) -> list[str]:
@@ -283,64 +270,20 @@ def _is_short(topic: str, keys: list[str]) -> bool:
     return len(topic) <= _SHORT and len(keys) <= _SHORT_SEGMENTS
 
 
-def _walk(root: _Node, pattern: Pattern, separator: str) -> tuple[list[_Node], list[str]]:
-    """Return the nodes after the whole segments of a pattern, and the matching topics on the way to them."""
-    level: list[Any] = [root]  # nodes, and topics without a node
-    parents, found = level, list[str]()
-    for depth, segment in enumerate(pattern.whole[:MAX_DEPTH]):
-        topics: list[str] = []
-        if len(level) <= _SMALL_LEVEL:
-            level, topics = _told_apart(level)
-        try:
-            following = _step(level, segment)
-        except AttributeError:  # a topic is among the nodes
-            level, topics = _told_apart(level)
-            following = _step(level, segment)
-        if topics:
-            found += _fitting(topics, parents, pattern, depth, separator)
-        if not following:
-            return [], found
-        parents, level = level, following
-    nodes, topics = _told_apart(level)
-    if topics:
-        found += _fitting(topics, parents, pattern, min(len(pattern.whole), MAX_DEPTH), separator)
-    return nodes, found
-
-
 def _accepted(topics: list[str], pattern: Pattern, separator: str) -> list[str]:
-    return [topic for topic in topics if pattern.accepts(topic.split(separator))]
-
-
-def _fitting(topics: list[str], parents: list[_Node], pattern: Pattern, depth: int, separator: str) -> list[str]:
-    """Return the topics that a pattern without inner multi-segment wildcards accepts.
-
-    Args:
-        topics: topics that agree with the first segments of the pattern.
-        parents: the nodes that had them.
-        pattern: the pattern.
-        depth: number of the segments that agree.
-        separator: text between two segments.
-    """
+    """Return the topics that a pattern without inner multi-segment wildcards accepts."""
     size, tail = len(pattern.whole), pattern.tail
-    if len(topics) <= _FEW or size >= MAX_DEPTH or tail is Tail.STARTS:
-        return _accepted(topics, pattern, separator)
-    sizes = reduce(or_, {parent.sizes for parent in parents})
-    wanted = (1 << size) * tail.may_end | (-2 << size) * tail.may_go_on
-    if not sizes & wanted:
-        return []
-    places = [place for place in range(depth, size) if pattern.segments[place] is not ONE]
+    if not topics or tail is Tail.STARTS:
+        return [topic for topic in topics if pattern.accepts(topic.split(separator))]
+    least, most = size - 1 + (tail is Tail.SOME), size - 1 if tail is Tail.END else sys.maxsize  # separators
+    places = [place for place, segment in enumerate(pattern.whole) if segment is not ONE]
+    last = str(pattern.whole[places[-1]]) if places else ""  # most other topics lack it
+    found = [topic for topic in topics if last in topic and least <= topic.count(separator) <= most]
     if not places:
-        is_sure = not sizes & ~wanted
-        return topics if is_sure else [each for each in topics if wanted >> len(each.split(separator)) & 1]
-    last, literals = str(pattern.segments[places[-1]]), itemgetter(*places)
-    expected = literals(pattern.segments)
-    return [
-        topic
-        for topic in topics
-        if last in topic  # most others need no split
-        and wanted >> len(segments := topic.split(separator)) & 1
-        and literals(segments) == expected
-    ]
+        return found
+    literals = itemgetter(*places)
+    wanted = literals(pattern.whole)
+    return [topic for topic in found if literals(topic.split(separator)) == wanted]
 
 
 def _topics(level: list[_Node]) -> list[str]:
@@ -356,13 +299,10 @@ def _step(level: list[_Node], segment: Any) -> list[Any]:
 
 def _told_apart(children: list[Any]) -> tuple[list[_Node], list[str]]:
     """Return the nodes, and the topics."""
-    if len(children) <= 1:
-        return (children, []) if children and isinstance(children[0], _Node) else ([], children)
-    kinds = set(map(type, children))
-    if len(kinds) < len((_Node, str)):
-        return (children, []) if _Node in kinds else ([], children)
-    nodes = [child for child in children if isinstance(child, _Node)]
-    return nodes, [child for child in children if isinstance(child, str)]
+    nodes = [child for child in children if child.__class__ is _Node]
+    if len(nodes) == len(children):
+        return nodes, []
+    return nodes, [child for child in children if child.__class__ is not _Node]
 
 
 def _below(level: list[_Node]) -> list[str]:

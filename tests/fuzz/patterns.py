@@ -279,14 +279,18 @@ def _check_pattern_texts(meeting: Meeting, draw: Draw) -> None:
 
 
 def _check_nodes(index: TopicIndex) -> None:
-    """Each node below the root has another node, several topics or a long one, or it takes memory for nothing."""
-    nodes = [child for child in index._root.values() if not isinstance(child, str)]
-    while nodes:
-        node = nodes.pop()
+    """Short topics have no nodes for themselves, which take memory; others do, or look-ups would search their texts."""
+    nodes = [index._root]
+    for node in nodes:
         below = [child for child in node.values() if not isinstance(child, str)]
-        topics = [child for child in (*node.values(), node.topic) if isinstance(child, str)]
-        assert below or len(topics) > 1 or not _is_short(topics[0], index._keys(topics[0]) or [])
+        alone = {key: child for key, child in node.items() if isinstance(child, str)}
+        ending = [] if node.topic is None else [node.topic]
+        assert all(_is_short(topic, index._keys(topic) or []) or key == topic for key, topic in alone.items())
+        if node is not index._root and not below:
+            first, *others = *alone.values(), *ending
+            assert others or not _is_short(first, index._keys(first) or [])
         nodes += below
+    assert index.nodes == len(nodes) - 1
 
 
 def _check_topic_index(meeting: Meeting, draw: Draw) -> None:

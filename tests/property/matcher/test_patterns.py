@@ -19,8 +19,6 @@ def test_any_patterns_and_topics_match_by_definition(
     if bounds == "small":
         for module in ("node", "patterns", "topics"):
             monkeypatch.setattr(f"matcher.index.{module}.MAX_DEPTH", 2)
-        monkeypatch.setattr("matcher.index.topics._FEW", 0)
-        monkeypatch.setattr("matcher.index.topics._SHARED_KEYS", 1)
         monkeypatch.setattr("matcher.index.topics._SHORT", 5)
         monkeypatch.setattr("matcher.index.patterns.BLOCK_BITS", 12)
         monkeypatch.setattr("matcher.index.texts.MAX_FORMS", 2)

@@ -60,11 +60,3 @@ def test_only_branches_that_can_match_are_visited(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Automaton, "step", spy)
     index.expand("a__**__y")
     assert visited == ["a"]
-
-
-def test_a_topic_index_keeps_few_keys_of_topics_that_are_gone() -> None:
-    index = TopicIndex()
-    for number in range(2_000):
-        index.add(f"a__{number}")
-        index.remove(f"a__{number}")
-    assert len(index._shared) <= 256
