@@ -21,14 +21,15 @@ _STALE = 64
 
 
 class PatternTargets:
-    """Stored topics by pattern: one `TopicIndex` for each dialect in use."""
+    """Stored topics by pattern.
+
+    Attributes:
+        indexes: by dialect, for each one whose patterns were expanded.
+    """
 
     def __init__(self, *, inner_multi: bool) -> None:
         self._inner_multi = inner_multi
-        self._indexes: dict[str, TopicIndex] = {}
-
-    def __len__(self) -> int:
-        return len(self._indexes)
+        self.indexes: dict[str, TopicIndex] = {}
 
     def expand(self, wanted: Interest, topics: Topics) -> Iterable[str]:
         """Return the stored topics that the patterns of an interest match, perhaps several times."""
@@ -44,17 +45,17 @@ class PatternTargets:
 
     def apply(self, delta: ShardDelta) -> None:
         """Apply a micro-batch."""
-        for index in self._indexes.values():
+        for index in self.indexes.values():
             for topic in delta.removed:
                 index.remove(topic)
             for topic in delta.added:
                 index.add(topic)
 
     def _index(self, dialect: str, topics: Topics) -> TopicIndex:
-        index = self._indexes.get(dialect)
+        index = self.indexes.get(dialect)
         if index is None:
             inner_multi = self._inner_multi and get_dialect(dialect).has_inner_multi
-            index = self._indexes[dialect] = TopicIndex(dialect, allow_inner_multi=inner_multi)
+            index = self.indexes[dialect] = TopicIndex(dialect, allow_inner_multi=inner_multi)
             for topic in topics:
                 index.add(topic)
         return index
@@ -235,6 +236,7 @@ _SHARD: Final = 3_000
 _TOPIC: Final = 80
 _METADATA: Final = 360
 _INDEXED_TOPIC: Final = 110
+_NODE: Final = 220
 _CLIENT: Final = 900
 _ENTRY: Final = 90
 _PARSED_PATTERN: Final = 700
@@ -264,14 +266,22 @@ class Footprint:
             self._entries += _entries(client) - _entries(clients.get(key))
 
     def memory_bytes(
-        self, *, text_bytes: int, topics: int, indexes: int, clients: int, interests: Interests | None
+        self,
+        *,
+        text_bytes: int,
+        topics: int,
+        targets: PatternTargets,
+        has_order: bool,
+        clients: int,
+        interests: Interests | None,
     ) -> int:
         """Return the estimate, in bytes.
 
         Args:
             text_bytes: bytes of all names, patterns and properties.
             topics: number of stored topics.
-            indexes: number of indexes over them.
+            targets: these topics by pattern.
+            has_order: their order of creation is indexed.
             clients: number of clients.
             interests: index of interests, if there is one.
         """
@@ -279,7 +289,8 @@ class Footprint:
         return (
             _SHARD
             + text_bytes
-            + topics * (_TOPIC + indexes * _INDEXED_TOPIC)
+            + topics * (_TOPIC + (len(targets.indexes) + has_order) * _INDEXED_TOPIC)
+            + sum([index.nodes for index in targets.indexes.values()]) * _NODE
             + self._described_topics * _METADATA
             + clients * _CLIENT
             + self._entries * _ENTRY

@@ -164,7 +164,7 @@ class ShardState(ShardGroups):
             array_build_topics=tuning.array_build_topics,
         )
         self._tuning = tuning
-        self._targets: PatternTargets | None = None
+        self._targets = PatternTargets(inner_multi=inner_multi)
         self._deadlines: Deadlines | None = None
         self._order = CreationOrder()
         self._frames: dict[tuple[ClientKey, ...], Frame] = {}
@@ -218,8 +218,6 @@ class ShardState(ShardGroups):
             return self.topics  # without topics no index is worth keeping up
         if not wanted.patterns:
             return dict.fromkeys(name for block in wanted.blocks for name in block.entries if name in self.topics)
-        if self._targets is None:
-            self._targets = PatternTargets(inner_multi=self.inner_multi)
         return dict.fromkeys(self._targets.expand(wanted, self.topics))
 
     def subscribers(self, topic: str, matches: Matches | None = None) -> Matches:
@@ -332,7 +330,8 @@ class ShardState(ShardGroups):
         return self._footprint.memory_bytes(
             text_bytes=text_bytes,
             topics=len(self.topics),
-            indexes=(0 if self._targets is None else len(self._targets)) + bool(self.backfills),
+            targets=self._targets,
+            has_order=bool(self.backfills),
             clients=len(self.clients.present),
             interests=self._interests,
         )
@@ -374,7 +373,7 @@ class ShardState(ShardGroups):
         if self._deadlines is not None:
             self._deadlines.remove(gone)
             self._deadlines.add(delta.added)
-        if self._targets is not None:
+        if self._targets.indexes:
             self._targets.apply(delta)
         if self.backfills:
             self._order.apply(delta)

@@ -159,7 +159,12 @@ GROUP: Batches = [(GROUPS, [encoded(with_attributes({BIND_TOPIC: "p", WILDCARD: 
 PATTERN: Batches = [*GROUP, *requests(1, lambda _: ["orders__*__created"])]
 SHAPES: dict[str, Batches] = {
     "topics": [*PATTERN, *topics(COUNT)],
-    "topics with an index": [*GROUP, *topics(COUNT), *requests(1, lambda _: ["orders__1*", "*__1*__*"])],
+    "topics with an index": [*GROUP, *topics(COUNT), *requests(1, lambda _: ["orders__*__paid"])],
+    "deep topics with an index": [
+        *GROUP,
+        (TOPICS, [encoded(created(f"a__{number}__" + "__".join("abcdefgh" * 3))) for number in range(COUNT)]),
+        *requests(1, lambda _: ["a__*__paid"]),
+    ],
     "described topics": [*PATTERN, *topics(COUNT, tags="red", properties={"price": "12"}, ttlMs=1_000_000)],
     "clients": [*GROUP, *requests(COUNT, lambda number: [f"orders__{number}__*"]), *topics(100)],
     "clients with versions": [*GROUP, *requests(COUNT, lambda number: [f"orders__{number}__*"], version=7)],
