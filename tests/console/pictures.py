@@ -108,7 +108,7 @@ def shot(browser: Browser, address: str, width: int, height: int, scheme: Any) -
 
 
 def save(image: Image.Image, name: str) -> None:
-    """Write a picture with few colours: the frequent ones as they are, and near colours for the others."""
+    """Write a picture with few colours: half of them for the frequent ones, half for all others."""
     counted: Any = image.getcolors(image.width * image.height)
     frequent = [colour for _, colour in sorted(counted, reverse=True)[: _COLOURS // 2]]
     others = image.quantize(_COLOURS // 2, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette() or []
