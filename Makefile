@@ -59,9 +59,10 @@ test-fast: .venv/.locked ## the tests that need neither a broker nor Spark
 	.venv/bin/pytest -n 2 -m 'not (integration or containers or long)'
 
 .PHONY: test-histories
-test-histories: .venv/.locked ## 20,000 random histories against the oracle, and 50,000 short stories (20 minutes)
+test-histories: .venv/.locked ## 20,000 random histories and 8,000 with explanations against the oracle, and 50,000 short stories (half an hour)
 	REEXPAND_EXAMPLES=2500 REEXPAND_STORY_LENGTH=3 .venv/bin/pytest \
-	  tests/property/streaming/test_histories.py tests/property/streaming/test_short_stories.py
+	  tests/property/streaming/test_histories.py tests/property/streaming/test_explain.py \
+	  tests/property/streaming/test_short_stories.py
 
 .PHONY: test-long
 test-long: setup ## further stories of the real job: topics, time, large records, verification (half an hour)

@@ -40,6 +40,12 @@ class Held(NamedTuple):
     notation: Notation | None
     place: EventPlace
 
+    def fits(self, topic: str, *, inner_multi: bool) -> bool:
+        """Return True if the entry matches a topic."""
+        if self.notation is None:
+            return self.text == topic
+        return _fits(self.text, self.notation, topic, inner_multi=inner_multi)
+
     def verdict(self, topic: str, *, inner_multi: bool) -> EntryVerdict:
         """Return the comparison of the entry with a topic."""
         if self.notation is None:
@@ -75,9 +81,9 @@ def nearest(entries: Iterable[Held], topic: str, count: int) -> list[Held]:
     return nlargest(count, entries, key=lambda entry: likeness(entry.text, topic))
 
 
-def affordable(entries: Iterable[Held], topic: str) -> list[Held]:
-    """Return the first entries that can be compared with a topic in bounded time, at least one if any."""
-    return list(fitting(entries, lambda entry: len(entry.text) + len(topic), _SUSPECT_CHARACTERS))
+def affordable(entries: Iterable[Held], topic: str) -> Iterator[Held]:
+    """Yield the first entries that can be compared with a topic in bounded time, at least one if any."""
+    return fitting(entries, lambda entry: len(entry.text) + len(topic), _SUSPECT_CHARACTERS)
 
 
 def fitting(things: Iterable[T], length: Callable[[T], int], most: int) -> Iterator[T]:

@@ -4,19 +4,23 @@ The relation itself is not computed here: the rows come from `ShardState.subscri
 updates. If there is no row, the rules are checked one by one until one gives the reason.
 """
 
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from streaming.printable import counted
 from streaming.records.model import Notation
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, Shard, ShardState
+from streaming.state.blocks import Block
 from streaming.state.client import NOTHING, Interest, Mode
 from streaming.state.frames import former_interest
 from streaming.state.holdings import Effort, is_beyond
 from streaming.state.interests import pattern_of
 from streaming.state.policy import accepts
 from streaming.worker.inquiry.entries import (
+    Held,
     affordable,
     held,
     mistakes,
@@ -200,34 +204,33 @@ class _Pair:
         wanted, topic, inner_multi = self._interest(), self._topic, self._shard.inner_multi
         texts = {text for texts in (self._rows or self._asks).values() for text in texts}
         if texts:
-            found = (
-                each for each in held(wanted.blocks, self._group.mode) if _pattern(each.text, each.notation) in texts
-            )
-            few = affordable(islice(found, _SHOWN_ENTRIES), topic)
-            return [each.verdict(topic, inner_multi=inner_multi) for each in few]
+            found = islice(self._matching(wanted.blocks, texts), _SHOWN_ENTRIES)
+            return [each.verdict(topic, inner_multi=inner_multi) for each in found]
         if self._rows or self._asks or wanted == NOTHING:
             return []
         near = affordable(nearest(held(wanted.blocks, self._group.mode), topic, NEAREST), topic)
         return [each.verdict(topic, inner_multi=inner_multi) for each in near]
 
+    def _matching(self, blocks: Iterable[Block], texts: Container[str]) -> Iterator[Held]:
+        """Yield the entries with some texts that match the topic; a text may not match in another dialect."""
+        found = (each for each in held(blocks, self._group.mode) if _pattern(each.text, each.notation) in texts)
+        inner_multi = self._shard.inner_multi
+        return (each for each in affordable(found, self._topic) if each.fits(self._topic, inner_multi=inner_multi))
+
     def _newest(self, asks: Matches) -> EventPlace | None:
-        """Return the place of the newest request with a matching entry."""
-        owners = {row.client for row in asks}
-        texts = {text for found in asks.values() for text in found}
-        best: tuple[float, EventPlace | None] = (-1, None)
-        for owner in owners:
-            wanted, last = self._state.interest(owner), self._state.last_requests.get(owner)
-            if wanted.everything is not None:
-                client = self._state.clients.get(owner)
-                at = -1 if client is None else client.subscription(self._group.mode).everything_at
-                place = None if at < 0 or last is None else request_place(last.partition, at)
-                best = max(best, (wanted.everything, place), key=lambda each: each[0])
-            for block in wanted.blocks:
-                notation = block.notation if wanted.patterns else None
-                if any(_pattern(text, notation) in texts for text in block.entries):
-                    place = request_place(block.partition, block.position)
-                    best = max(best, (block.order, place), key=lambda each: each[0])
-        return best[1]
+        """Return the place of the newest request with a matching entry, given the matches of one client."""
+        if not asks:
+            return None
+        owner = next(iter(asks)).client
+        wanted, last = self._state.interest(owner), self._state.last_requests.get(owner)
+        since = -1 if wanted.everything is None else wanted.everything
+        newer = sorted((block for block in wanted.blocks if block.order > since), key=attrgetter("order"), reverse=True)
+        entry = next(self._matching(newer, {text for texts in asks.values() for text in texts}), None)
+        if entry is not None or wanted.everything is None:
+            return entry and entry.place
+        client = self._state.clients.get(owner)
+        at = -1 if client is None else client.subscription(self._group.mode).everything_at
+        return None if at < 0 or last is None else request_place(last.partition, at)
 
     def _group_place(self) -> EventPlace | None:
         return group_facts(self._state, self._key.group).place

@@ -93,6 +93,8 @@ def assert_right_reason(  # noqa: C901 - a case for each verdict
             assert found.topic not in held
         case PairVerdict.RECEIVED:
             assert all(entry.matches for entry in found.entries)
+            if found.entries and found.client_facts is not None and not found.client_facts.everything:
+                assert found.decided_by in [entry.place for entry in found.entries]
         case PairVerdict.UNDER_WAY:
             pytest.fail("no change is under way")
 

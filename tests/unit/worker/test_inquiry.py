@@ -28,6 +28,7 @@ from tests.support.events import (
     LITERAL,
     WILD,
     Event,
+    add,
     attributes,
     created,
     encoded,
@@ -111,6 +112,20 @@ def test_a_shared_filter_is_held_against_the_topic_without_its_share() -> None:
     assert found.received
     assert [(row.part, row.entries) for row in found.rows] == [("share:x/a/+", ("a/+",))]
     assert [(entry.entry, entry.matches) for entry in found.entries] == [("$share/x/a/+", True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "fits", "other"),
+    [
+        ("*", "a__b", {"dialect": "nats"}, {"dialect": "lite"}),
+        ("a", "a.b", {"dialect": "wamp", "policy": "prefix"}, {"dialect": "wamp", "policy": "exact"}),
+    ],
+)
+def test_an_entry_is_no_reason_where_its_text_does_not_match(text: str, topic: str, fits: Any, other: Any) -> None:
+    """The later request has the same text in another dialect or with another policy."""
+    found = explained(topic, WILD, add(text, **fits), add(text, **other), created(topic))
+    assert [(entry.dialect, entry.policy) for entry in found.entries] == [(fits["dialect"], fits.get("policy"))]
+    assert found.decided_by == found.entries[0].place
 
 
 def test_the_holder_of_an_exclusive_topic_is_named_with_its_request() -> None:
