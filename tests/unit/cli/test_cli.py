@@ -183,6 +183,7 @@ def test_a_line_of_the_log_has_a_time_with_its_zone(monkeypatch: pytest.MonkeyPa
     """Unless it is written for a terminal. In JSON it has the fields of the line as well, and numbers stay numbers."""
     handlers: list[logging.Handler] = []
     monkeypatch.setattr(logging, "basicConfig", lambda **options: handlers.extend(options["handlers"]))
+    monkeypatch.setattr("streaming.cli.output._form", ["text"])
     record = logging.LogRecord("reexpand", logging.WARNING, "", 0, "%d of %s", (3, "ä"), None)
     record.micro_batch = 7
     set_up(verbose=False)

@@ -71,6 +71,7 @@ def lines_of(form: own_log.Form, *, verbose: bool = False) -> list[str]:
         loggers = jvm.org.apache.logging.log4j.LogManager
         for name in (QUERY, WRITING, TASKS):
             loggers.getLogger(name).error('it said "no"\nand ended', jvm.java.lang.RuntimeException("because"))
+    own_log.set_up(verbose=False)
     return lines
 
 
