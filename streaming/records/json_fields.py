@@ -22,6 +22,7 @@ from streaming.records.model import (
     Place,
     Reason,
     SelectorSpec,
+    Stream,
     SubscriptionRequest,
     check_name,
 )
@@ -37,8 +38,16 @@ MAX_DEPTH = 32
 Encoders and recursive readers have their own limits, from 254 levels on. No value that reaches them is that deep.
 """
 
-OWN_FIELDS = frozenset(("asOf", "expired", "ends", "later", "through", "continues", "laterCount", "forgets", "piece"))
-"""Fields of requests for the job alone."""
+OWN_FLAGS = frozenset(("expired", "continues", "forgets"))
+"""Fields of requests for the job alone that are true or absent."""
+
+OWN_FIELDS: Mapping[Stream, frozenset[str]] = {
+    Stream.SUBSCRIPTIONS: OWN_FLAGS | {"asOf", "ends", "later", "through", "laterCount", "piece"},
+    Stream.GROUPS: frozenset(("supersededBy", "boundTo")),
+    Stream.TOPICS: frozenset(),
+    Stream.CLOCK: frozenset(),
+}
+"""Fields for the job alone, by the stream of their record."""
 
 _NO_BRACKETS = bytes(sorted({*range(256)} - set(b"[]{}")))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -201,7 +210,7 @@ def _request(record: dict[str, Any], *, repeated: bool = False) -> SubscriptionR
         _notation(record),
         _selector(record, stored=repeated),
     )
-    if OWN_FIELDS.isdisjoint(record):
+    if OWN_FIELDS[Stream.SUBSCRIPTIONS].isdisjoint(record):
         return request
     piece = record.get("piece")
     if piece is not None and not (isinstance(piece, list) and list(map(type, piece)) == [int, str]):

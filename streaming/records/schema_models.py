@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from matcher.dialects import DIALECTS, POLICIES
-from streaming.records.json_fields import INT64
-from streaming.records.model import MAX_DETAILS, MAX_NAME_BYTES, MAX_TTL_MS, Action, Reason
+from streaming.records.json_fields import INT64, OWN_FIELDS, OWN_FLAGS
+from streaming.records.model import MAX_DETAILS, MAX_NAME_BYTES, MAX_TTL_MS, Action, Reason, Stream
 from streaming.records.op import Cause, Op
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_NAME_BYTES, pattern=r"\S")]
@@ -27,15 +27,18 @@ def _with(*fields: str) -> dict[str, Any]:
     return {"required": list(fields), "properties": {field: {"not": {"type": "null"}} for field in fields}}
 
 
-def _without(*fields: str) -> dict[str, Any]:
-    """Return the condition that fields reserved for the job are absent."""
-    return {"not": {"anyOf": [_with(field) for field in fields]}}
+def _without_own(stream: Stream) -> dict[str, Any]:
+    """Return the condition that fields for the job alone set nothing."""
+
+    def is_set(name: str) -> dict[str, Any]:
+        unset: list[Any] = [None, False] if name in OWN_FLAGS else [None, []] if name == "later" else [None]
+        return {"required": [name], "properties": {name: {"not": {"enum": unset}}}}
+
+    return {"not": {"anyOf": list(map(is_set, sorted(OWN_FIELDS[stream])))}}
 
 
 _WITH_POLICIES: Final[Any] = [name for name, dialect in DIALECTS.items() if dialect.policies]
 _POLICY: Final = f"Match policy, in dialect {' or '.join(_WITH_POLICIES)}."
-_OWN_OF_REQUESTS: Final = ("asOf", "ends", "later", "through", "laterCount", "piece")
-_OWN_OF_GROUPS: Final = ("supersededBy", "boundTo")
 
 
 class TopicEventSchema(BaseModel):
@@ -83,7 +86,7 @@ class SubscriptionRequestSchema(BaseModel):
     model_config = ConfigDict(
         title="subscription request",
         json_schema_extra={
-            **_without(*_OWN_OF_REQUESTS),
+            **_without_own(Stream.SUBSCRIPTIONS),
             "if": {"properties": {"action": {"const": Action.COMPLETE_REMOVE}}},
             "else": {"allOf": [_with("liteTopicSet", "topic"), {"properties": {"topic": {"pattern": r"\S"}}}]},
             "dependentSchemas": {
@@ -161,7 +164,7 @@ class GroupAttributesSchema(BaseModel):
 class GroupEventSchema(BaseModel):
     """New attributes of a group; empty attributes delete the stored ones."""
 
-    model_config = ConfigDict(title="group event", json_schema_extra=_without(*_OWN_OF_GROUPS))
+    model_config = ConfigDict(title="group event", json_schema_extra=_without_own(Stream.GROUPS))
 
     group: Name
     attributes: GroupAttributesSchema

@@ -36,7 +36,7 @@ from streaming.worker.bounds import Bounds
 from streaming.worker.failures import not_applicable
 from streaming.worker.inquiry.answering import Inquiry
 from streaming.worker.rows import STREAMS, InputRows, StreamTopics, position
-from streaming.worker.signature import Origin, Signer, sets_own_fields
+from streaming.worker.signature import Origin, Signer, own_fields
 
 T = TypeVar("T")
 
@@ -47,8 +47,6 @@ _ORDER: Final = {GroupEvent: _GROUPS, SubscriptionRequest: _SUBSCRIPTIONS, Topic
 """Place of each kind of event in the order of a micro-batch; the others come last."""
 
 _NOT_ROUTABLE = "Spark reads this JSON text differently: a number or a field name is too long"
-
-_RESERVED = "asOf, expired, supersededBy and boundTo are fields for the job alone; leave them out"
 
 MAX_SUSPECTS: Final = 8
 """Maximum number of groups that a key reports in a micro-batch."""
@@ -188,10 +186,12 @@ class KeyReader:
             if reason is not None:
                 raise reason
         record = json_object(payload)
-        if self.signer is not None and sets_own_fields(STREAMS[stream], record):
+        own = [] if self.signer is None else own_fields(STREAMS[stream], record)
+        if self.signer is not None and own:
             origin = self.signer.origin(payload, source)
             if origin is Origin.UNSIGNED:
-                raise Rejected(Reason.RESERVED_FIELD, _RESERVED)
+                kind, rest = ("is a field", "it") if len(own) == 1 else ("are fields", "them")
+                raise Rejected(Reason.RESERVED_FIELD, f"{', '.join(own)} {kind} for the job alone; leave {rest} out")
             return _READERS[stream](record) if origin is Origin.OWN else None
         event = _READERS[stream](record)
         if self.bounds is not None:

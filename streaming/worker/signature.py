@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import orjson
 
 from streaming.kafka.facts import offsets_of
-from streaming.records import json_fields
+from streaming.records.json_fields import OWN_FIELDS, OWN_FLAGS
 from streaming.records.model import Source, Stream
 
 SIGNATURE = "signature.json"
@@ -27,14 +27,6 @@ _END = b'"}'
 _DIGEST_BYTES = 16
 SUFFIX_BYTES = len(SIGN_FIELD) + 2 * _DIGEST_BYTES + len(_END)
 """Length in bytes of the end of a signed value."""
-
-OWN_FIELDS: Mapping[Stream, frozenset[str]] = {
-    Stream.SUBSCRIPTIONS: json_fields.OWN_FIELDS,
-    Stream.GROUPS: frozenset(("supersededBy", "boundTo")),
-    Stream.TOPICS: frozenset(),
-    Stream.CLOCK: frozenset(),
-}
-"""Fields for the job alone, by the stream of their record."""
 
 
 class Origin(Enum):
@@ -84,14 +76,13 @@ class Signer(NamedTuple):
         return blake2b(value, digest_size=_DIGEST_BYTES, key=self.secret).hexdigest().encode()
 
 
-def sets_own_fields(stream: Stream, record: Mapping[str, Any]) -> bool:
-    """Return True if a record sets fields for the job alone; their values need not be valid.
+def own_fields(stream: Stream, record: Mapping[str, Any]) -> list[str]:
+    """Return the fields for the job alone that a record sets; their values need not be valid.
 
-    A null or a false sets nothing, nor does an empty `later`.
+    A null sets nothing, nor does a flag that is false, or an empty `later`.
     """
-    fields = OWN_FIELDS[stream] & record.keys()
-    return any(_is_set(name, record[name]) for name in fields)
+    return sorted(name for name in OWN_FIELDS[stream] & record.keys() if _is_set(name, record[name]))
 
 
 def _is_set(name: str, value: Any) -> bool:
-    return not (value is None or value is False or (name == "later" and value == []))
+    return not (value is None or (value is False and name in OWN_FLAGS) or (value == [] and name == "later"))

@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.oracle import Effective
+from streaming.records.json_fields import OWN_FIELDS
 from streaming.records.model import BIND_TOPIC, MAX_AHEAD_MS, WILDCARD, Reason, Stream
 from streaming.records.routing import Routing
 from streaming.worker import reading
 from streaming.worker.bounds import Bounds
-from streaming.worker.signature import OWN_FIELDS, Signer
+from streaming.worker.signature import Signer
 from streaming.worker.worker import Worker
 from tests.support.events import created, replace
 from tests.support.mutations import NOW, VICTIMS

@@ -20,12 +20,13 @@ from jsonschema import Draft202012Validator
 from streaming.cli import main
 from streaming.errors import Rejected
 from streaming.records import schemas
+from streaming.records.json_fields import OWN_FIELDS
 from streaming.records.model import BIND_TOPIC, QUOTA, Reason, Source
 from streaming.records.parsing import PARSERS, parse_clock, parse_group_event, parse_subscription, parse_topic_event
 from streaming.records.subscribers import SubscriberKey
 from streaming.records.updates import Cause, Op, Update
 from streaming.records.writing import UpdateWriter, dead_letter
-from streaming.worker.signature import sets_own_fields
+from streaming.worker.signature import own_fields
 from tests.support.mutations import VICTIMS
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def is_accepted(parse: Callable[[bytes], Any], value: Any) -> bool:
         )
     try:
         parse(json.dumps(value).encode())
-        return not any(sets_own_fields(stream, value) for stream, parser in PARSERS.items() if parser is parse)
+        return not any(own_fields(stream, value) for stream, parser in PARSERS.items() if parser is parse)
     except Rejected:
         return False
 
@@ -85,7 +86,27 @@ def test_each_is_a_schema(name: str) -> None:
 
 
 ODD = st.sampled_from(
-    [None, True, 0, 7, -1, 1 << 63, 1.5, "", " ", "x", "wamp", "prefix", "CREATED", [], ["a"], [1], {}, {"a": "b"}]
+    [
+        None,
+        True,
+        False,
+        0,
+        7,
+        -1,
+        1 << 63,
+        1.5,
+        "",
+        " ",
+        "x",
+        "wamp",
+        "prefix",
+        "CREATED",
+        [],
+        ["a"],
+        [1],
+        {},
+        {"a": "b"},
+    ]
 )
 FIELDS = [
     *("event", "parentTopic", "liteTopic", "lmqName", "timestamp", "tags", "properties", "ttlMs"),
@@ -101,11 +122,12 @@ FIELDS = [
         "delivery",
         "offsetOption",
     ),
-    *("asOf", "boundTo", "attributes", "tick", "alarm", "wake", "shard", "subscriptionSet", "further"),
+    *("attributes", "tick", "alarm", "wake", "shard", "subscriptionSet", "further"),
+    *sorted(frozenset[str]().union(*OWN_FIELDS.values())),
 ]
 
 
-USERS = [(stream, value) for stream, value in VICTIMS if "inquiry" not in value and not sets_own_fields(stream, value)]
+USERS = [(stream, value) for stream, value in VICTIMS if "inquiry" not in value and not own_fields(stream, value)]
 """Valid records without fields for the job alone."""
 
 
@@ -127,6 +149,17 @@ def test_a_schema_accepts_what_the_job_accepts(victim: tuple[Stream, Event], cha
     name, parse = INPUTS[stream]
     found = problems(name, value)
     assert (not found) == is_accepted(parse, value), (found, value)
+
+
+@pytest.mark.parametrize("value", [None, True, False, 0, [], {}, "x"])
+@pytest.mark.parametrize(("stream", "field"), [(stream, each) for stream in OWN_FIELDS for each in OWN_FIELDS[stream]])
+def test_a_schema_refuses_fields_for_the_job_alone(stream: Stream, field: str, value: Any) -> None:
+    """Unless they set nothing."""
+    name, parse = INPUTS[stream]
+    for of, event in USERS:
+        if of == stream and "subscriptionSet" not in event:
+            changed = {**event, field: value}
+            assert (not problems(name, changed)) == is_accepted(parse, changed), changed
 
 
 @pytest.mark.parametrize(

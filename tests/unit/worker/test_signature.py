@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from streaming.records.model import Reason, Source, Stream
-from streaming.worker.rows import OutputKind
-from streaming.worker.signature import Origin, Signer, sets_own_fields
+from streaming.worker.rows import STREAMS, OutputKind
+from streaming.worker.signature import Origin, Signer, own_fields
 from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import WILD, encoded, leave, replace, tick, with_attributes
 from tests.support.simulator import TOPICS as NAMES
@@ -56,7 +56,9 @@ def test_what_a_user_signs_with_nothing_is_one_dead_letter(stream: int, payload:
     after, output = work("p", 0, [forged], state, by)
     assert (after, output.reasons, removed(output)) == (state, [], 0)
     _, output = work(*HOME, [forged], None, by)
-    assert output.reasons == [Reason.RESERVED_FIELD]
+    (letter,) = output.letters
+    assert letter["reason"] == Reason.RESERVED_FIELD
+    assert all(field in letter["message"] for field in own_fields(STREAMS[stream], json.loads(payload)))
     assert work(*HOME, [forged._replace(payload=THEIRS.sign(payload))], None, by)[1].kinds == []
 
 
@@ -107,8 +109,8 @@ def test_the_coordinator_signs_what_it_writes_to_requests_and_groups() -> None:
     assert written.keys() == {"input:groups", "input:subscriptions"}
     for payload in written.values():
         assert OURS.origin(payload, Source("t", 0, 0, 0, 0)) is Origin.OWN
-    assert sets_own_fields(Stream.GROUPS, json.loads(written["input:groups"]))
-    assert sets_own_fields(Stream.SUBSCRIPTIONS, json.loads(written["input:subscriptions"]))
+    assert own_fields(Stream.GROUPS, json.loads(written["input:groups"]))
+    assert own_fields(Stream.SUBSCRIPTIONS, json.loads(written["input:subscriptions"]))
 
 
 @pytest.mark.parametrize("cut", [b"", b"}", b"{}", END[:-1], OURS.sign(END)[:-1], OURS.sign(END) + b" "])
