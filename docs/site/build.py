@@ -115,7 +115,7 @@ def main() -> int:
             f"{configuration}nav: {json.dumps(navigation([*files, Path('docs/rules.md')]))}\n", encoding="utf-8"
         )
         target = Path(sys.argv[1]).resolve()
-        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", target]
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)]
         environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement
         # Where warnings are not shown, mkdocs does not count them either.
         done = subprocess.run(command, cwd=folder, check=False, env=environment, stderr=subprocess.PIPE, text=True)
