@@ -132,16 +132,14 @@ def level(names: SortedList, prefix: str, separator: str, after: str, size: int)
             at += 1
         else:
             below = name[: cut + len(separator)]
-            behind = names.bisect_left(_behind(below))
+            behind = _end(names, below)
             found.append(Branch(name[len(prefix) : cut], below, "", behind - at))
             at = behind
     return Level(found, "")
 
 
 def _range(names: SortedList, prefix: str) -> tuple[int, int]:
-    if not prefix:
-        return 0, len(names)
-    return names.bisect_left(prefix), names.bisect_left(_behind(prefix))
+    return names.bisect_left(prefix), _end(names, prefix)
 
 
 class LiveRelation:
@@ -318,7 +316,7 @@ def _subscriber(parent: str, key: tuple[str, str, str]) -> Subscriber:
     return Subscriber(parent, group, client, part or None)
 
 
-def _behind(prefix: str) -> str:
-    """Return the smallest string that is greater than every string with this prefix."""
+def _end(names: SortedList, prefix: str) -> int:
+    """Return the position behind the names with a prefix."""
     head = prefix.rstrip(chr(_LAST))
-    return head[:-1] + chr(ord(head[-1]) + 1) if head else chr(_LAST) * (len(prefix) + 1)
+    return names.bisect_left(head[:-1] + chr(ord(head[-1]) + 1)) if head else len(names)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sortedcontainers import SortedList
 
@@ -44,6 +44,7 @@ def test_a_level_is_what_its_definition_says(names: list[str], separator: str, s
 
 
 @given(names_drawn, st.text(st.sampled_from("ab_/.\U0010ffff"), max_size=3), st.integers(1, 5))
+@example(["\U0010ffff\U0010ffff"], "\U0010ffff", 1)
 def test_pages_of_a_beginning_hold_each_name_once(names: list[str], prefix: str, size: int) -> None:
     held, found, after = sorted_names(names), list[str](), ""
     while page := live.page(held, prefix, after, size):
