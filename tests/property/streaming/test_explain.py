@@ -35,8 +35,9 @@ def test_every_pair_is_explained_as_the_oracle_has_it(profile: str, seed: int, l
     """After a history, each topic that there was, and each client, on both parents."""
     random = Random(seed)
     records = history(random, length, PROFILES[profile])
-    job = Simulation(routing, client_timeout_ms=lease_of(records))
-    oracle = Oracle(routing, client_timeout_ms=lease_of(records))
+    lease, caps = lease_of(records), PROFILES[profile].capped
+    job = Simulation(routing, client_timeout_ms=lease, cap_requests=caps)
+    oracle = Oracle(routing, client_timeout_ms=lease, cap_requests=caps)
     for batch in batches(random, records):
         job.run(batch)
         feed(oracle, batch)
@@ -46,7 +47,7 @@ def test_every_pair_is_explained_as_the_oracle_has_it(profile: str, seed: int, l
     for parent, topic in product(("p", "q"), TOPICS):
         number = routing.shard_of(parent, topic)
         for key in CLIENTS:
-            shard = Shard(parent, number, routing)
+            shard = Shard(parent, number, routing, cap_requests=caps)
             found = explain_pair(shards[parent, number], shard, key, topic)
             assert found.received == ((parent, *key, topic) in relation), found
             assert_right_reason(found, oracle, number, relation)
@@ -107,7 +108,7 @@ def test_the_pairs_reach_every_verdict() -> None:
         random = Random(seed)
         profile = PROFILES[random.choice(list(PROFILES))]
         records = history(random, 80, profile)
-        job = Simulation(client_timeout_ms=lease_of(records))
+        job = Simulation(client_timeout_ms=lease_of(records), cap_requests=profile.capped)
         for batch in batches(random, records):
             job.run(batch)
         shard = decode(job.states.get(("p", 0)), job.archives.of("p", 0))
