@@ -65,7 +65,8 @@ class InputRows(NamedTuple):
     def of(cls, rows: Iterable[InputRow]) -> Self:
         """Return the columns of some rows."""
         kinds = (np.int64,) * 5 + (np.object_,)
-        return cls(*map(np.array, zip(*rows, strict=True), kinds))
+        columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
+        return cls(*map(np.array, columns, kinds))
 
     @classmethod
     def concat(cls, several: Sequence[Self]) -> Self:

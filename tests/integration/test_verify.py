@@ -166,20 +166,27 @@ def test_a_killed_job_is_verified_and_its_state_as_well(streams: Streams, tmp_pa
     assert "checksum" in damaged.differences[0]["problem"]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
-def test_a_recorded_job_is_right(folder: Path, own_broker: StartBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "folder",
+    [*(pytest.param(folder, marks=pytest.mark.long) for folder in RECORDED[:-1]), RECORDED[-1]],
+    ids=lambda folder: folder.name,
+)
+def test_a_recorded_job_is_verified(folder: Path, own_broker: StartBroker, tmp_path: Path) -> None:
     """The job was stopped within a backfill of a client: the missing updates are in flight.
 
-    Its release rejected a request because of a quota that this release caps: verification leaves that undecided.
+    The release of format 4 rejected a request because of a quota that this release caps: verification leaves that
+    undecided. Both releases keyed the rows of shares by their names alone, which is reported until they are replaced.
     """
     recorded = RecordedJob(folder)
     streams = recorded.streams(own_broker().bootstrap_servers, tmp_path / "checkpoint")
     recorded.restore(streams)
     verdict = verify(streams)
-    undecided = {(found["fault"], found["group"], found["liteTopic"]) for found in verdict.differences}
-    assert undecided == {("quota-order", "halves", "s0__a"), ("quota-order", "halves", "s1__a")}
-    assert verdict.exit_code == 0
+    found = {(each["fault"], each["group"], each["liteTopic"]) for each in verdict.differences}
+    shares = {each for each in found if each[1] == "fleet"}
+    undecided = {("quota-order", "halves", "s0__a"), ("quota-order", "halves", "s1__a")}
+    assert found - shares == (undecided if folder.name.endswith("-4") else set())
+    assert {fault for fault, _, _ in shares} == {"missing-update", "surplus-update"}
+    assert verdict.exit_code == 1
     told = sum(row.parent == "many" and row.client_id == "wide" for row in streams.relation())
     assert verdict.summary["inFlight"] == recorded.topics("many") - told > 0
     row = Effective("many", "wild", "nobody", "none")

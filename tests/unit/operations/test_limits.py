@@ -91,6 +91,13 @@ def test_a_started_micro_batch_is_applied_in_the_order_of_the_job() -> None:
         assert list(state.topics) == ["t"]
 
 
+def test_a_shard_without_new_records_stays_as_it_is() -> None:
+    """Verification does so for a shard within a backfill."""
+    state = ShardState()
+    rules().apply(state, ("p", 0), [])
+    assert state == ShardState()
+
+
 @pytest.mark.parametrize("names", [{"topic": ["p"], "group": "g"}, {"topic": "p", "group": {}}, {"topic": None}, {}])
 def test_dead_letters_that_somebody_else_wrote_name_no_group(names: dict[str, Any]) -> None:
     """Whoever may write to the topic of dead letters can put anything there."""
