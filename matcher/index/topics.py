@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,12 +160,12 @@ class TopicIndex:
         if pattern.has_many:
             return self._expand_inner([pattern])
         separator, found, level = self._dialect.separator, list[str](), [root]
-        for segment in pattern.whole[:MAX_DEPTH]:
+        for depth, segment in enumerate(pattern.whole[:MAX_DEPTH], 1):
             level, topics = _told_apart(_step(level, segment))
-            found += _accepted(topics, pattern, separator)
-        depth = len(pattern.whole)
-        if depth > MAX_DEPTH or (depth == MAX_DEPTH and pattern.tail is Tail.STARTS):
-            return found + _accepted(_below(level), pattern, separator)
+            found += _accepted(topics, pattern, separator, depth)
+        size = len(pattern.whole)
+        if size > MAX_DEPTH or (size == MAX_DEPTH and pattern.tail is Tail.STARTS):
+            return found + _accepted(_below(level), pattern, separator, MAX_DEPTH)
         if pattern.tail is Tail.STARTS:
             start = str(pattern.segments[-1])
             children = [child for node in level for name, child in list(node.items()) if name.startswith(start)]
@@ -270,20 +271,26 @@ def _is_short(topic: str, keys: list[str]) -> bool:
     return len(topic) <= _SHORT and len(keys) <= _SHORT_SEGMENTS
 
 
-def _accepted(topics: list[str], pattern: Pattern, separator: str) -> list[str]:
-    """Return the topics that a pattern without inner multi-segment wildcards accepts."""
+def _accepted(topics: list[str], pattern: Pattern, separator: str, depth: int) -> list[str]:
+    """Return the topics that a pattern without inner multi-segment wildcards accepts.
+
+    The first `depth` segments of each topic are known to agree with the pattern.
+    """
     size, tail = len(pattern.whole), pattern.tail
-    if not topics or tail is Tail.STARTS:
+    if tail is Tail.STARTS:
         return [topic for topic in topics if pattern.accepts(topic.split(separator))]
+    places = [place for place in range(depth, size) if pattern.whole[place] is not ONE]
+    if places:
+        last = str(pattern.whole[places[-1]])  # most other topics lack it
+        topics = [topic for topic in topics if last in topic]
     least, most = size - 1 + (tail is Tail.SOME), size - 1 if tail is Tail.END else sys.maxsize  # separators
-    places = [place for place, segment in enumerate(pattern.whole) if segment is not ONE]
-    last = str(pattern.whole[places[-1]]) if places else ""  # most other topics lack it
-    found = [topic for topic in topics if last in topic and least <= topic.count(separator) <= most]
+    counts = map(str.count, topics, repeat(separator))
+    topics = [topic for topic, count in zip(topics, counts, strict=False) if least <= count <= most]
     if not places:
-        return found
+        return topics
     literals = itemgetter(*places)
     wanted = literals(pattern.whole)
-    return [topic for topic in found if literals(topic.split(separator)) == wanted]
+    return [topic for topic in topics if literals(topic.split(separator)) == wanted]
 
 
 def _topics(level: list[_Node]) -> list[str]:
