@@ -38,16 +38,17 @@ MAX_DEPTH = 32
 Encoders and recursive readers have their own limits, from 254 levels on. No value that reaches them is that deep.
 """
 
-OWN_FLAGS = frozenset(("expired", "continues", "forgets"))
-"""Fields of requests for the job alone that are true or absent."""
-
-OWN_FIELDS: Mapping[Stream, frozenset[str]] = {
-    Stream.SUBSCRIPTIONS: OWN_FLAGS | {"asOf", "ends", "later", "through", "laterCount", "piece"},
-    Stream.GROUPS: frozenset(("supersededBy", "boundTo")),
-    Stream.TOPICS: frozenset(),
-    Stream.CLOCK: frozenset(),
+OWN_FIELDS: Mapping[Stream, Mapping[str, tuple[Any, ...]]] = {
+    Stream.SUBSCRIPTIONS: {
+        **dict.fromkeys(("asOf", "ends", "through", "laterCount", "piece"), (None,)),
+        **dict.fromkeys(("expired", "continues", "forgets"), (None, False)),
+        "later": (None, []),
+    },
+    Stream.GROUPS: dict.fromkeys(("supersededBy", "boundTo"), (None,)),
+    Stream.TOPICS: {},
+    Stream.CLOCK: {},
 }
-"""Fields for the job alone, by the stream of their record."""
+"""Fields for the job alone, by the stream of their record, with the values that set nothing."""
 
 _NO_BRACKETS = bytes(sorted({*range(256)} - set(b"[]{}")))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -210,7 +211,7 @@ def _request(record: dict[str, Any], *, repeated: bool = False) -> SubscriptionR
         _notation(record),
         _selector(record, stored=repeated),
     )
-    if OWN_FIELDS[Stream.SUBSCRIPTIONS].isdisjoint(record):
+    if OWN_FIELDS[Stream.SUBSCRIPTIONS].keys().isdisjoint(record):
         return request
     piece = record.get("piece")
     if piece is not None and not (isinstance(piece, list) and list(map(type, piece)) == [int, str]):

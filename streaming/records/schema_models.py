@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from matcher.dialects import DIALECTS, POLICIES
-from streaming.records.json_fields import INT64, OWN_FIELDS, OWN_FLAGS
+from streaming.records.json_fields import INT64, OWN_FIELDS
 from streaming.records.model import MAX_DETAILS, MAX_NAME_BYTES, MAX_TTL_MS, Action, Reason, Stream
 from streaming.records.op import Cause, Op
 
@@ -29,12 +29,9 @@ def _with(*fields: str) -> dict[str, Any]:
 
 def _without_own(stream: Stream) -> dict[str, Any]:
     """Return the condition that fields for the job alone set nothing."""
-
-    def is_set(name: str) -> dict[str, Any]:
-        unset: list[Any] = [None, False] if name in OWN_FLAGS else [None, []] if name == "later" else [None]
-        return {"required": [name], "properties": {name: {"not": {"enum": unset}}}}
-
-    return {"not": {"anyOf": list(map(is_set, sorted(OWN_FIELDS[stream])))}}
+    own = OWN_FIELDS[stream].items()
+    are_set = [{"required": [name], "properties": {name: {"not": {"enum": list(unset)}}}} for name, unset in own]
+    return {"not": {"anyOf": are_set}}
 
 
 _WITH_POLICIES: Final[Any] = [name for name, dialect in DIALECTS.items() if dialect.policies]

@@ -186,8 +186,7 @@ class KeyReader:
             if reason is not None:
                 raise reason
         record = json_object(payload)
-        own = [] if self.signer is None else own_fields(STREAMS[stream], record)
-        if self.signer is not None and own:
+        if self.signer is not None and (own := own_fields(STREAMS[stream], record)):
             origin = self.signer.origin(payload, source)
             if origin is Origin.UNSIGNED:
                 kind, rest = ("is a field", "it") if len(own) == 1 else ("are fields", "them")

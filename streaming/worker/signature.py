@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import orjson
 
 from streaming.kafka.facts import offsets_of
-from streaming.records.json_fields import OWN_FIELDS, OWN_FLAGS
+from streaming.records.json_fields import OWN_FIELDS
 from streaming.records.model import Source, Stream
 
 SIGNATURE = "signature.json"
@@ -77,12 +77,11 @@ class Signer(NamedTuple):
 
 
 def own_fields(stream: Stream, record: Mapping[str, Any]) -> list[str]:
-    """Return the fields for the job alone that a record sets; their values need not be valid.
-
-    A null sets nothing, nor does a flag that is false, or an empty `later`.
-    """
-    return sorted(name for name in OWN_FIELDS[stream] & record.keys() if _is_set(name, record[name]))
+    """Return the fields for the job alone that a record sets; their values need not be valid."""
+    own = OWN_FIELDS[stream]
+    return sorted(name for name in own.keys() & record.keys() if not _is_one_of(record[name], own[name]))
 
 
-def _is_set(name: str, value: Any) -> bool:
-    return not (value is None or (value is False and name in OWN_FLAGS) or (value == [] and name == "later"))
+def _is_one_of(value: Any, others: tuple[Any, ...]) -> bool:
+    """Return True if a value is in a tuple; a 0 is no false."""
+    return any(type(value) is type(other) and value == other for other in others)
