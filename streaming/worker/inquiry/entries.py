@@ -40,12 +40,6 @@ class Held(NamedTuple):
     notation: Notation | None
     place: EventPlace
 
-    def fits(self, topic: str, *, inner_multi: bool) -> bool:
-        """Return True if the entry matches a topic."""
-        if self.notation is None:
-            return self.text == topic
-        return _fits(self.text, self.notation, topic, inner_multi=inner_multi)
-
     def verdict(self, topic: str, *, inner_multi: bool) -> EntryVerdict:
         """Return the comparison of the entry with a topic."""
         if self.notation is None:

@@ -20,7 +20,6 @@ from streaming.state.holdings import Effort, is_beyond
 from streaming.state.interests import pattern_of
 from streaming.state.policy import accepts
 from streaming.worker.inquiry.entries import (
-    Held,
     affordable,
     held,
     mistakes,
@@ -204,18 +203,19 @@ class _Pair:
         wanted, topic, inner_multi = self._interest(), self._topic, self._shard.inner_multi
         texts = {text for texts in (self._rows or self._asks).values() for text in texts}
         if texts:
-            found = islice(self._matching(wanted.blocks, texts), _SHOWN_ENTRIES)
-            return [each.verdict(topic, inner_multi=inner_multi) for each in found]
+            return list(islice(self._matching(wanted.blocks, texts), _SHOWN_ENTRIES))
         if self._rows or self._asks or wanted == NOTHING:
             return []
         near = affordable(nearest(held(wanted.blocks, self._group.mode), topic, NEAREST), topic)
         return [each.verdict(topic, inner_multi=inner_multi) for each in near]
 
-    def _matching(self, blocks: Iterable[Block], texts: Container[str]) -> Iterator[Held]:
-        """Yield the entries with some texts that match the topic; a text may not match in another dialect."""
-        found = (each for each in held(blocks, self._group.mode) if _pattern(each.text, each.notation) in texts)
-        inner_multi = self._shard.inner_multi
-        return (each for each in affordable(found, self._topic) if each.fits(self._topic, inner_multi=inner_multi))
+    def _matching(self, blocks: Iterable[Block], texts: Container[str]) -> Iterator[EntryVerdict]:
+        """Yield the entries with some texts that match the topic; the same text may not match in another dialect."""
+        named = (each for each in held(blocks, self._group.mode) if _pattern(each.text, each.notation) in texts)
+        for each in affordable(named, self._topic):
+            verdict = each.verdict(self._topic, inner_multi=self._shard.inner_multi)
+            if verdict.matches:
+                yield verdict
 
     def _newest(self, asks: Matches) -> EventPlace | None:
         """Return the place of the newest request with a matching entry, given the matches of one client."""
@@ -223,11 +223,10 @@ class _Pair:
             return None
         owner = next(iter(asks)).client
         wanted, last = self._state.interest(owner), self._state.last_requests.get(owner)
-        since = -1 if wanted.everything is None else wanted.everything
-        newer = sorted((block for block in wanted.blocks if block.order > since), key=attrgetter("order"), reverse=True)
-        entry = next(self._matching(newer, {text for texts in asks.values() for text in texts}), None)
-        if entry is not None or wanted.everything is None:
-            return entry and entry.place
+        if wanted.everything is None:
+            newest_first = sorted(wanted.blocks, key=attrgetter("order"), reverse=True)
+            found = self._matching(newest_first, {text for texts in asks.values() for text in texts})
+            return next((verdict.place for verdict in found), None)
         client = self._state.clients.get(owner)
         at = -1 if client is None else client.subscription(self._group.mode).everything_at
         return None if at < 0 or last is None else request_place(last.partition, at)

@@ -128,6 +128,15 @@ def test_an_entry_is_no_reason_where_its_text_does_not_match(text: str, topic: s
     assert found.decided_by == found.entries[0].place
 
 
+@pytest.mark.parametrize("entries", [("*", "a"), ("a", "*"), ("**",), ()], ids=str)
+def test_the_newest_request_that_asks_for_a_topic_is_its_cause(entries: tuple[str, ...]) -> None:
+    """Or the request for everything, where entries are no longer held."""
+    requests = [replace("z"), *map(add, entries)] if entries else [replace("a"), replace()]
+    found = explained("a", WILD, *requests, created("a"))
+    assert found.received
+    assert found.decided_by == EventPlace(Stream.SUBSCRIPTIONS, 0, 1 + len(requests))
+
+
 def test_the_holder_of_an_exclusive_topic_is_named_with_its_request() -> None:
     found = explained("a", EXCLUSIVE, replace("*"), replace("*", client="d"), created("a"))
     assert (found.verdict, found.holder) == (PairVerdict.EXCLUSIVE, "d")
