@@ -373,8 +373,7 @@ class ShardState(ShardGroups):
         if self._deadlines is not None:
             self._deadlines.remove(gone)
             self._deadlines.add(delta.added)
-        if self._targets.indexes:
-            self._targets.apply(delta)
+        self._targets.apply(delta)
         if self.backfills:
             self._order.apply(delta)
 
