@@ -59,7 +59,7 @@ test-fast: .venv/.locked ## the tests that need neither a broker nor Spark
 	.venv/bin/pytest -n 2 -m 'not (integration or containers or long)'
 
 .PHONY: test-histories
-test-histories: .venv/.locked ## 20,000 random histories and 8,000 with explanations against the oracle, and 50,000 short stories (half an hour)
+test-histories: .venv/.locked ## 20,000 random histories, 8,000 with explanations, against the oracle, and 50,000 short stories (half an hour)
 	REEXPAND_EXAMPLES=2500 REEXPAND_STORY_LENGTH=3 .venv/bin/pytest \
 	  tests/property/streaming/test_histories.py tests/property/streaming/test_explain.py \
 	  tests/property/streaming/test_short_stories.py
