@@ -129,6 +129,8 @@ def test_a_topic_that_ends_and_is_born_again_is_received_again(world: LiteWorld)
         consumer.subscribe("again__*")
         world.send("again__1", body="one")
         assert eventually(lambda: received.bodies["again__1"] == ["one"], DELIVERED_SECONDS)
+        # A later acknowledgement would outlast the topic, and RocketMQ would skip the first message of the next one.
+        assert eventually(lambda: world.acknowledged("audit", "again__1") == 1, DELIVERED_SECONDS)
         world.does(lambda broker: admin.delete_lite_topic(broker, "orders", "again__1"))
         assert eventually(lambda: consumer.lite_topics == set(), DELIVERED_SECONDS)
         world.send("again__1", body="two")

@@ -16,7 +16,7 @@ from streaming.rocketmq import admin
 from streaming.rocketmq.consumer import Topics, WildcardLiteConsumer
 from streaming.rocketmq.remoting import Link
 from streaming.rocketmq.server import RocketMQ
-from tests.support.rocketmq import be_patient, does, send
+from tests.support.rocketmq import be_patient, consumer_offset, does, send
 from tests.support.rocketmq_watcher import watch_command
 from tests.support.running_job import Job, Streams
 from tests.support.split_rocketmq import SplitRocketMQ
@@ -81,6 +81,10 @@ class LiteWorld:
                 await send(broker, "orders", topic, body.encode())
 
         self.does(all_of_them)
+
+    def acknowledged(self, group: str, topic: str) -> int:
+        """Return the number of messages of a lite topic that a group has acknowledged."""
+        return does(self.rocketmq.broker, lambda broker: consumer_offset(broker, group, "orders", topic))
 
     def start_job(self) -> None:
         self.job = Job(self.streams, self._folder / "job.log", *self._job_options).wait_ready()

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 import pytest
 from rocketmq import ClientConfiguration
@@ -11,7 +12,10 @@ from rocketmq import ClientConfiguration
 from streaming.rocketmq.remoting import Link, RocketMQAccess
 
 _SEND = 10
+_QUERY_CONSUMER_OFFSET = 14
 _OPEN = RocketMQAccess()
+
+T = TypeVar("T")
 
 
 def be_patient(patch: pytest.MonkeyPatch) -> None:
@@ -20,12 +24,12 @@ def be_patient(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("streaming.rocketmq.official.ClientConfiguration", patient)
 
 
-def does(broker: str, act: Callable[[Link], Awaitable[object]], access: RocketMQAccess = _OPEN) -> None:
-    async def run() -> None:
+def does(broker: str, act: Callable[[Link], Awaitable[T]], access: RocketMQAccess = _OPEN) -> T:
+    async def run() -> T:
         async with Link(broker, access) as link:
-            await act(link)
+            return await act(link)
 
-    asyncio.run(run())
+    return asyncio.run(run())
 
 
 async def send(
@@ -55,3 +59,10 @@ async def send(
         "batch": False,
     }
     (await broker.ask(_SEND, fields, body, seconds=60)).checked()
+
+
+async def consumer_offset(broker: Link, group: str, parent: str, topic: str) -> int:
+    """Return the number of messages of a lite topic that a group has acknowledged."""
+    fields = {"consumerGroup": group, "topic": f"%LMQ%${parent}${topic}", "queueId": 0, "setZeroIfNotFound": True}
+    answer = (await broker.ask(_QUERY_CONSUMER_OFFSET, fields, seconds=60)).checked()
+    return int(answer.fields["offset"])
