@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from math import inf
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import orjson
@@ -18,6 +19,8 @@ from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardDelta, ShardState
 from streaming.state.blocks import Block
 from streaming.state.client import Interest
+from streaming.storage.archive import Folder
+from streaming.storage.store import Archives
 from streaming.tuning import Tuning
 from streaming.worker.inquiry import listing
 from streaming.worker.inquiry.pair import explain_pair
@@ -48,14 +51,15 @@ class Visit(NamedTuple):
 class Keys:
     """A worker and the states of its keys."""
 
-    def __init__(self, tuning: Tuning | None = None) -> None:
-        self._worker = Worker(CONFIG, tuning or Tuning())
+    def __init__(self, tuning: Tuning | None = None, archives: Archives | None = None) -> None:
+        self._config = dataclasses.replace(CONFIG, archives=archives)
+        self._worker = Worker(self._config, tuning or Tuning())
         self._offset = 0
         self._states: dict[Key, bytes | None] = {}
 
     def restart(self) -> None:
         """Start another worker, which has no state decoded."""
-        self._worker = Worker(CONFIG, self._worker.tuning)
+        self._worker = Worker(self._config, self._worker.tuning)
 
     def row(self, stream: int, event: events.Event) -> InputRow:
         self._offset += 1
@@ -85,8 +89,10 @@ SHAPES = ((1, 1), (8, 1), (32, 1), (64, 1), (100, 1), (1_000, 1), (1, 1_000))
 class Parents(Keys):
     """Parents with patterns, of which two match a topic."""
 
-    def __init__(self, keys: int, columnar_min_topics: float, patterns: int = 100) -> None:
-        super().__init__(Tuning(columnar_min_topics=columnar_min_topics))
+    def __init__(
+        self, keys: int, columnar_min_topics: float, patterns: int = 100, archives: Archives | None = None
+    ) -> None:
+        super().__init__(Tuning(columnar_min_topics=columnar_min_topics), archives)
         self._workload = Workload(parents=keys, patterns=patterns, quota=-1)
         for event in self._workload.group_events():
             self.visit({(event["attributes"][BIND_TOPIC], 0): [self.row(GROUPS, event)]})
@@ -136,14 +142,15 @@ def cold() -> None:
         patterns=(20_000, "of the shard, five per client"),
         rounds=(7, "starts"),
     )
-    shard = Parents(1, Tuning().columnar_min_topics, options.patterns)
-    for start in range(0, options.topics, 20_000):
-        shard.create(min(20_000, options.topics - start))
     figures: dict[str, list[float]] = {"first ms": [], "next ms": []}
-    for _ in range(options.rounds):
-        shard.restart()
-        for found in figures.values():
-            found.append(shard.create(100))
+    with TemporaryDirectory(prefix="reexpand-cold-") as folder:
+        shard = Parents(1, Tuning().columnar_min_topics, options.patterns, Folder(folder))
+        for start in range(0, options.topics, 20_000):
+            shard.create(min(20_000, options.topics - start))
+        for _ in range(options.rounds):
+            shard.restart()
+            for found in figures.values():
+                found.append(shard.create(100))
     name = f"{options.topics:,} topics, {options.patterns:,} patterns"
     show({name: figures}, "CPU of a worker for 100 new topics", as_json=options.json)
 
