@@ -115,6 +115,7 @@ PERMISSIONS: Final = (
     Permission("verify --repair", ("updates",), "WRITE", "writes corrections; in addition to `verify`"),
     Permission("compact-inputs", (*_EVENTS, "clock"), "DELETE", "removes the records that a backup contains"),
     Permission("quarantine add", (*_EVENTS, "clock"), "READ", "reads the entry"),
+    Permission("quarantine add", (OWN_NAMES,), "DESCRIBE", "checks that no driver runs", "GROUP"),
     Permission("dlq list", ("dead_letters",), "READ", "reads dead letters; also `dlq show`"),
     Permission(
         "dlq replay", _EVENTS, "READ", "reads entries that dead letters hold in part; in addition to `dlq list`"

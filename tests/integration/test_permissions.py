@@ -248,6 +248,21 @@ def test_compact_inputs_needs_its_permissions_which_suffice(secured_broker: Secu
     assert done.returncode == 0, done.stderr
 
 
+def test_the_permissions_to_quarantine_suffice(secured_broker: SecuredBroker, tmp_path: Path) -> None:
+    """Of an unread entry; without the group, the end of the driver cannot be checked."""
+    worked = worked_off(secured_broker, tmp_path)
+    topic = worked.streams.settings.topic_events
+    end = worked.streams.ends(topic)[0]
+    assert worked.send(worked.user("producer of topic events"), "topic_events", TOPIC) is None
+    words = ["quarantine", "add", "--checkpoint", str(worked.streams.checkpoint), f"{topic}[0]@{end}"]
+    (group,) = [case for case in cases("quarantine add") if case.permission.kind == "GROUP"]
+    refused = worked.verb(*words, options=worked.user("quarantine add", without=group.grant(worked)))
+    assert refused.returncode == 2
+    assert "--driver-has-ended" in refused.stderr
+    done = worked.verb(*words, options=worked.user("quarantine add"))
+    assert done.returncode == 0, done.stderr
+
+
 def test_watch_kafka_announces_only_what_it_may_describe(worked: GuardedStreams) -> None:
     (case,) = [case for case in cases("watch-kafka") if case.permission.operation == "DESCRIBE"]
     create_topics(worked.streams.bootstrap_servers, [TopicSpec(f"{worked.parent}-seen")])
@@ -375,6 +390,7 @@ def test_every_case_is_in_a_test() -> None:
         "owner of groups",
         "follower",
         "compact-inputs",
+        "quarantine add",
         "job that answers",
         "send",
         "PatternConsumer",
