@@ -19,6 +19,7 @@ ABSENT: Final[Any] = None
 """Default of fields that may be missing, but not null."""
 
 Count: TypeAlias = Annotated[int, Field(ge=0, le=INT64 - 1)]
+Place: TypeAlias = Annotated[int, Field(ge=-1, le=INT64 - 1)]
 Text: TypeAlias = Annotated[str, Field(max_length=MAX_DETAILS)]
 
 
@@ -193,8 +194,8 @@ class SourceSchema(BaseModel):
     model_config = ConfigDict(title="source")
 
     topic: str
-    partition: Count
-    offset: Count
+    partition: Place = Field(description="-1 in a repair of a row without a record.")
+    offset: Place
     entry: Count = Field(description="Index of the entry in its record.")
     timestamp: Int64 = Field(description="Time of the record in ms since the epoch.")
 

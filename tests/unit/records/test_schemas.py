@@ -190,6 +190,12 @@ def test_what_the_job_writes_is_valid() -> None:
         assert problems(name, json.loads(value or b"")) == []
 
 
+def test_the_repair_of_a_row_without_a_record_is_valid() -> None:
+    source = Source("lite-subscription-updates", -1, -1, 0, 0)  # as `verify --repair` writes it
+    update = Update(Op.ADD, SubscriberKey("billing", "c1"), "eu", ("eu",), Cause.REPAIRED, None, source)
+    assert problems("update", json.loads(UpdateWriter("orders").record(update).value or b"")) == []
+
+
 @pytest.mark.parametrize("topic", [*TOPICS, "updates", "dead_letters"])
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
 def test_records_of_earlier_releases_are_valid(folder: Path, topic: str) -> None:
