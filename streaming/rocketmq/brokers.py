@@ -199,7 +199,9 @@ class Parent:
             found = await self.brokers[queue.broker].pull(queue.number, offset, births=births_only, hold=False)
             for message in found.messages:
                 if message.is_first:
-                    births[message.topic] = message
+                    known = births.get(message.topic)  # perhaps of a queue that is read at the same time
+                    if known is None or known.stored_ms <= message.stored_ms:
+                        births[message.topic] = message
                 elif not births_only:
                     births.setdefault(message.topic, None)
             offset = found.next
@@ -237,7 +239,7 @@ def decode(body: bytes) -> Iterator[Message]:
                     {k: v for k, v in properties.items() if k not in _SYSTEM and not k.startswith("__")},
                 )
             start += size
-    except (struct.error, UnicodeDecodeError, IndexError) as error:
+    except (struct.error, IndexError) as error:
         raise Damaged(f"a message cannot be decoded: {error}") from None
 
 
@@ -255,6 +257,7 @@ def _message(body: bytes, start: int) -> tuple[int, int, dict[str, str]]:
     else:
         place += 1 + body[place]
     (properties_size,) = struct.unpack_from(">h", body, place)
-    text = body[place + 2 : place + 2 + properties_size].decode()
+    # Like RocketMQ: the broker stores the properties of a batch unchecked.
+    text = body[place + 2 : place + 2 + properties_size].decode(errors="replace")
     pairs = (pair.partition("\x01") for pair in text.split("\x02") if pair)
     return size, stored_ms, {name: value for name, _, value in pairs}

@@ -215,6 +215,7 @@ class Link:
                 await writer.drain()
                 return await answer
         except TimeoutError:
+            writer.transport.abort()  # the connection may be dead without a sign, so the next request opens another
             raise Unreachable(f"{self.address} does not answer within {seconds:.0f} s") from None
         except OSError as error:
             raise Unreachable(f"{self.address}: {error}") from None
@@ -235,15 +236,18 @@ class Link:
 
     async def _open(self) -> asyncio.StreamWriter:
         async with self._opening:
+            if self._connection is not None and self._connection[0].is_closing():
+                await asyncio.wait([self._connection[1]])  # it fails the requests of this connection
             if self._connection is None or self._connection[1].done():
                 host, _, port = self.address.rpartition(":")
+                host = host.removeprefix("[").removesuffix("]")  # an IPv6 address, as RocketMQ writes it
                 try:
                     async with asyncio.timeout(_CONNECT_SECONDS):
                         reader, writer = await asyncio.open_connection(host, int(port), ssl=self._access.tls)
                 except TimeoutError:
                     message = f"{self.address} does not answer within {_CONNECT_SECONDS:.0f} s"
                     raise Unreachable(message) from None
-                except (OSError, ValueError) as error:
+                except (OSError, ValueError, OverflowError) as error:  # overflow: no port
                     raise Unreachable(f"{self.address} cannot be reached ({error})") from None
                 self._connection = writer, asyncio.create_task(self._read(reader, writer))
             return self._connection[0]

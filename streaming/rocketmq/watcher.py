@@ -10,6 +10,7 @@ import logging
 import signal
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -124,7 +125,9 @@ class _LiteWatcher:
         self._topics = LiteTopics({})
         self._surveyed: set[Queue] = set()
         self._registered_at = 0.0
-        self._silent: set[str] = set()
+        # Queues to read from their beginning, because their parent was deleted and may have been recreated.
+        self._new_queues: set[Queue] = set()
+        self._silent: dict[str, set[Queue | None]] = defaultdict(set)
 
     async def run(self) -> None:
         """Announce the differences between existing and announced topics, then follow changes."""
@@ -226,9 +229,14 @@ class _LiteWatcher:
                     queue.number, self._parent.offsets[queue], births=True, hold=True
                 )
             except _FAULTS as error:
-                await self._pause(queue.broker, error)
+                await self._pause(queue.broker, error, queue)
                 continue
-            self._answers(queue.broker)
+            self._answers(queue.broker, queue)
+            if queue in self._new_queues or found.end < self._parent.offsets[queue]:
+                self._new_queues.discard(queue)
+                self._parent.offsets[queue] = 0
+                await self._record(queue.broker, [queue])
+                continue
             self._parent.offsets[queue] = found.next
             for message in found.messages:
                 if message.is_first:
@@ -238,6 +246,12 @@ class _LiteWatcher:
 
     async def _join(self, broker: str, queues: Sequence[Queue]) -> None:
         """Record the topics of a broker's new queues, and missing topics found there; then follow the queues."""
+        await self._record(broker, queues)
+        self._surveyed.update(queues)
+        await asyncio.gather(*map(self._follow_queue, queues))
+
+    async def _record(self, broker: str, queues: Sequence[Queue]) -> None:
+        """Record the living topics in some queues, and missing topics of their broker."""
         births: dict[str, Message | None] = {}
         while True:
             try:
@@ -248,8 +262,6 @@ class _LiteWatcher:
                 await self._pause(broker, error)
             else:
                 break
-        self._surveyed.update(queues)
-        await asyncio.gather(*map(self._follow_queue, queues))
 
     async def _take(self, broker: str, births: Mapping[str, Message | None]) -> None:
         """Record the living topics among some births and the missing topics."""
@@ -289,14 +301,19 @@ class _LiteWatcher:
         for event in await asyncio.to_thread(self._events.announce, changes, now_ms()):
             self._announced(event)
 
-    async def _pause(self, broker: str, error: Exception) -> None:
-        """Wait before the next attempt, and log when a broker stops answering."""
-        if broker not in self._silent:
-            self._silent.add(broker)
+    async def _pause(self, broker: str, error: Exception, queue: Queue | None = None) -> None:
+        """Wait before the next attempt, and log when a broker stops answering one of the watcher's tasks."""
+        silent = self._silent[broker]
+        if not silent:
             log.warning("broker %s does not answer: %s", broker, error)
+        silent.add(queue)
+        if isinstance(error, Refused) and error.code == _NO_TOPIC:
+            self._new_queues.update(queue for queue in self._parent.offsets if queue.broker == broker)
         await asyncio.sleep(_RETRY_SECONDS)
 
-    def _answers(self, broker: str) -> None:
-        if broker in self._silent:
-            self._silent.discard(broker)
-            log.info("broker %s answers again", broker)
+    def _answers(self, broker: str, queue: Queue | None = None) -> None:
+        silent = self._silent[broker]
+        if queue in silent:
+            silent.discard(queue)
+            if not silent:
+                log.info("broker %s answers again", broker)

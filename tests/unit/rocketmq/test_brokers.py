@@ -38,6 +38,12 @@ def test_messages_are_read_one_after_the_other(flag: int, wide: bool) -> None:  
     assert list(decode(data)) == [Message("a", True, 77, "paid", {"region": "eu"}), Message("a", False, 77, None, {})]
 
 
+def test_properties_that_are_no_text_are_read_as_rocketmq_reads_them() -> None:
+    """A broker stores the properties of a batch unchecked, and each later message of the queue follows this one."""
+    data = stored(FIRST).replace(b"eu", b"\xff\xfe") + stored(FIRST)
+    assert [message.properties["region"] for message in decode(data)] == ["\ufffd\ufffd", "eu"]
+
+
 @pytest.mark.parametrize("cut", [1, 20, 60])
 def test_damaged_bytes_are_told(cut: int) -> None:
     with pytest.raises(Damaged):

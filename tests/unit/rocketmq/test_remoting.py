@@ -15,7 +15,11 @@ def frame(opaque: int, flag: int = 1, code: int = 0, body: bytes = b"", **fields
 
 
 async def serving(
-    answer: Callable[[bytes], list[bytes]], work: Callable[[Link], Awaitable[None]], *, ends: bool = False
+    answer: Callable[[bytes], list[bytes]],
+    work: Callable[[Link], Awaitable[None]],
+    *,
+    ends: bool = False,
+    connections: int = 1,
 ) -> None:
     """Do some work with a server that answers each request with some frames, or ends the connection then."""
 
@@ -35,7 +39,8 @@ async def serving(
         await work(link)
     finally:
         await link.close()
-        await served.acquire()  # of the last connection
+        for _ in range(connections):  # the last ones, if each ends
+            await served.acquire()
         server.close()
         await server.wait_closed()
 
@@ -100,6 +105,40 @@ def test_what_is_no_right_answer_is_raised(
             await Link("127.0.0.1:1").ask(1)
 
     asyncio.run(serving(answer, work))
+
+
+def test_after_a_timeout_a_new_connection_is_opened() -> None:
+    """A firewall may have forgotten the former one, which then stays silent."""
+    silent = [True]
+
+    def answer(request: bytes) -> list[bytes]:
+        if silent:
+            return []
+        return [frame(orjson.loads(request[4 : 4 + int.from_bytes(request[:4])])["opaque"])]
+
+    async def work(link: Link) -> None:
+        with pytest.raises(Unreachable, match="does not answer within"):
+            await link.ask(1, seconds=0.1)
+        first = link._connection
+        silent.clear()
+        assert (await link.ask(1, seconds=60)).code == 0
+        assert link._connection is not first
+
+    asyncio.run(serving(answer, work, connections=2))
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("[::1]:1", "refused|Connect call failed|Cannot assign"),
+        ("127.0.0.1:98766", "port must be 0-65535"),
+        ("127.0.0.1", "invalid literal"),
+    ],
+)
+def test_an_address_that_cannot_be_reached_is_told(address: str, reason: str) -> None:
+    """IPv6 addresses have brackets, as RocketMQ writes them."""
+    with pytest.raises(Unreachable, match=rf"cannot be reached \(.*({reason})"):
+        asyncio.run(Link(address).ask(105))
 
 
 def test_the_first_error_ends_the_rest_and_is_raised() -> None:

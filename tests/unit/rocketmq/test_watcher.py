@@ -1,6 +1,7 @@
 """The watcher of RocketMQ with fake brokers. The integration test uses a real broker."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -139,12 +140,18 @@ A, ANNOUNCED = TopicChange(True, "a", "5"), TopicChange(True, "a", "0")
         ([{}, {}, {"x": 1}], {"x": [[FIRST, FIRST._replace(topic="b")]]}, [A],
          [TopicChange(True, "b", "5", "paid", {"region": "eu"})]),
         ([{}, {}, {"x": 1}], {"x": [[FIRST]]}, [], []),
+        ([{"x": 2}], {"x": [[FIRST._replace(stored_ms=7, tags="new")], [FIRST]]}, [],
+         [TopicChange(True, "a", "7", "new", {"region": "eu"})]),
+        ([{"x": 2}], {"x": [[FIRST._replace(stored_ms=7, tags="new")], [FIRST]]}, [A],
+         [TopicChange(False, "a"), TopicChange(True, "a", "7", "new", {"region": "eu"})]),
     ],
     ids=["a topic on two brokers is announced once",
          "the very first start announces topics whose birth is gone",
          "a later start knows them from its own events",
          "a parent that had topics is waited for while its brokers register at a name server",
-         "a parent that was never seen may be misspelt"],
+         "a parent that was never seen may be misspelt",
+         "the last birth counts, in whatever queue",
+         "a topic that was born again in another queue"],
 )  # fmt: skip
 def test_the_start_announces_what_differs(
     monkeypatch: pytest.MonkeyPatch,
@@ -208,6 +215,57 @@ def test_an_end_is_found_where_the_broker_counts_more_topics_than_are_known(
     routed(monkeypatch, {"one": 1})
     found = watched(FakeEvents(), until=2)
     assert [(change.created, change.topic) for change in found] == [(True, "a"), (False, "a")]
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["the broker tells it", "nothing was asked meanwhile"])
+def test_topics_of_a_recreated_parent_are_announced(monkeypatch: pytest.MonkeyPatch, *, is_seen: bool) -> None:
+    """Its new queues begin at 0, and may have passed the former offsets already. Topics that ended are left out."""
+    new = [FIRST._replace(topic=name, stored_ms=9) for name in ("dead", "b")]
+    monkeypatch.setattr(FakeBroker, "queues", {"x": [[FIRST, LATER, LATER]]})
+    monkeypatch.setattr(FakeBroker, "counts", [1])
+    monkeypatch.setattr(FakeBroker, "dead", {"a", "dead"})
+    routed(monkeypatch, {"x": 1})
+    original, holds = FakeBroker.pull, list[int]()
+
+    async def pull(self: FakeBroker, queue: int, offset: int, *, births: bool, hold: bool) -> Pulled:
+        if hold:
+            holds.append(offset)
+            monkeypatch.setattr(FakeBroker, "queues", {"x": [new + [LATER, LATER] * is_seen]})
+            if is_seen and len(holds) == 1:
+                raise Refused(17, "Topic [orders] not exist.")
+            if offset > len(self.queues["x"][0]):
+                return Pulled([], 2, 2)  # RocketMQ moves the offset to the end
+        return await original(self, queue, offset, births=births, hold=hold)
+
+    monkeypatch.setattr(FakeBroker, "pull", pull)
+    found = watched(FakeEvents(ANNOUNCED), until=1)
+    assert [change.topic for change in found if change.created] == ["b"]
+
+
+def test_a_queue_that_no_longer_exists_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other tasks of its broker go on."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(FakeBroker, "queues", {"x": [[FIRST], []]})
+    monkeypatch.setattr(lite_topics, "LOOK_SECONDS", 0.01)
+    routed(monkeypatch, {"x": 2})
+    original = FakeBroker.pull
+
+    async def pull(self: FakeBroker, queue: int, offset: int, *, births: bool, hold: bool) -> Pulled:
+        if queue == 1 and hold:
+            raise Refused(29, "queueId[1] is illegal")
+        return await original(self, queue, offset, births=births, hold=hold)
+
+    monkeypatch.setattr(FakeBroker, "pull", pull)
+    work = watcher._LiteWatcher(
+        cast("TopicEvents", FakeEvents()), watcher.RocketMQOptions("names:9876", "orders"), lambda _: None,
+        threading.Event(),
+    )  # fmt: skip
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(work.run(), 1))
+    lines = [record.message for record in caplog.records if "answer" in record.message]
+    assert lines == ["broker x does not answer: code 29: queueId[1] is illegal"]
 
 
 @pytest.mark.parametrize(("servers", "code"), [("127.0.0.1:1", 1), ("127.0.0.1", 2)])
