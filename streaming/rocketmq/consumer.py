@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import orjson
 
 from streaming.client import UPDATES, Op, Subscriber, SubscriptionClient
-from streaming.errors import ClientError, ExtraMissing, NotWritten
+from streaming.errors import ClientError, ConsumerClosed, ExtraMissing, NotWritten
 from streaming.kafka.writer import Writer
 from streaming.rocketmq.requests import OffsetOption, PatternSet, group_event
 from streaming.rocketmq.subscriptions import Keeper, OwnLiteTopics
@@ -110,6 +110,31 @@ class Handover:
                 delivery.end(is_consumed=False)
 
 
+class _RequestWriter(Writer):
+    """Writer of one client's requests, one at a time; rejects requests after the last one."""
+
+    def __init__(self, bootstrap_servers: str, options: Mapping[str, Any], client: Subscriber) -> None:
+        super().__init__(bootstrap_servers, options, NotWritten, {"message.timeout.ms": 0})
+        self._client = client
+        self._lock = threading.Lock()
+        self._has_ended = False
+
+    def write(self, topic: str, value: dict[str, Any], seconds: float, *, is_last: bool = False) -> None:
+        """Write a record, and wait for Kafka. After a timeout the write continues.
+
+        Raises:
+            NotWritten: Kafka does not accept the record.
+            ConsumerClosed: the last record was written. Another one would start the client again.
+        """
+        with self._lock:
+            if self._has_ended:
+                _, group, client_id, _ = self._client
+                raise ConsumerClosed(f"The consumer {client_id} of the group {group} is closed.")
+            self._has_ended = is_last
+            self.send(topic, orjson.dumps(value), self._client.group.encode())
+            self.flush(seconds)
+
+
 class Topics(NamedTuple):
     """Kafka topics of the job that a consumer uses."""
 
@@ -189,8 +214,7 @@ class WildcardLiteConsumer:
         self._patterns = PatternSet(self._official.client_id, group, parent, dialect, selector)
         self._changing = threading.Lock()
         self._kafka = bootstrap_servers, dict(kafka_options or {})
-        self._writer = Writer(bootstrap_servers, self._kafka[1], NotWritten, {"message.timeout.ms": 0})
-        self._writing = threading.Lock()
+        self._writer = _RequestWriter(bootstrap_servers, self._kafka[1], self._subscriber)
         self._topics = topics
         self._lite_topics = OwnLiteTopics()
         self._keeper = Keeper(self._official, self._lite_topics, self._attend, sync_seconds)
@@ -217,7 +241,7 @@ class WildcardLiteConsumer:
             self._lite_topics.limit(self._official.quota, self._official.max_name_bytes)
             self._keeper.start()
             if self._declared is not None:
-                self._write(self._topics.group_events, self._declared)
+                self._writer.write(self._topics.group_events, self._declared, _WRITE_SECONDS)
             servers, options = self._kafka
             self._updates = SubscriptionClient(
                 servers,
@@ -241,16 +265,24 @@ class WildcardLiteConsumer:
 
         Raises:
             InvalidPattern: a pattern is invalid. None of them is subscribed to.
-            NotWritten: Kafka does not accept the request.
+            NotWritten: Kafka does not accept the request. If it rejects it, none of them is subscribed to.
+            ConsumerClosed: the consumer is closed.
         """
         with self._changing:
-            self._request(self._patterns.add(patterns, offset))
+            request = self._patterns.add(patterns, offset)
+            try:
+                self._request(request)
+            except NotWritten:
+                if request is not None and not self._writer.wait(0):  # it is not on its way any more
+                    self._patterns.forget(request["liteTopicSet"])
+                raise
 
     def unsubscribe(self, *patterns: str) -> None:
         """Unsubscribe from patterns.
 
         Raises:
             NotWritten: Kafka does not accept the request.
+            ConsumerClosed: the consumer is closed.
         """
         with self._changing:
             self._request(self._patterns.remove(patterns))
@@ -299,7 +331,7 @@ class WildcardLiteConsumer:
             return
         self._stop.set()
         try:
-            self._write(self._topics.subscription_events, self._patterns.end(), _CLOSE_SECONDS)
+            self._writer.write(self._topics.subscription_events, self._patterns.end(), _CLOSE_SECONDS, is_last=True)
         except NotWritten as error:
             log.warning("the job ends %s only when its lease expires: %s", self.client_id, error)
         self._end_clients()
@@ -313,13 +345,7 @@ class WildcardLiteConsumer:
 
     def _request(self, value: dict[str, Any] | None, seconds: float = _WRITE_SECONDS) -> None:
         if value is not None:
-            self._write(self._topics.subscription_events, value, seconds)
-
-    def _write(self, topic: str, value: dict[str, Any], seconds: float = _WRITE_SECONDS) -> None:
-        """Write a record, and wait for Kafka. After a timeout the write continues."""
-        with self._writing:
-            self._writer.send(topic, orjson.dumps(value), self._subscriber.group.encode())
-            self._writer.flush(seconds)
+            self._writer.write(self._topics.subscription_events, value, seconds)
 
     def _on_change(self, change: Change) -> None:
         self._lite_topics.apply(change)
@@ -357,6 +383,8 @@ class WildcardLiteConsumer:
         self._repeat_at = time.monotonic() + self._repeat_seconds
         try:
             self._request(self._patterns.repeat(), _REPEAT_SECONDS)
+        except ConsumerClosed:
+            pass
         except NotWritten as error:
             log.warning("%s", error)
         finally:

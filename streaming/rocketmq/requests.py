@@ -88,6 +88,11 @@ class PatternSet:
         further = {} if option is None else {"offsetOption": option._asdict()}
         return self._request(action, list(new)) | further
 
+    def forget(self, patterns: Iterable[str]) -> None:
+        """Take back an addition whose request was rejected."""
+        for pattern in patterns:
+            del self._patterns[pattern]
+
     def remove(self, patterns: Iterable[str]) -> dict[str, Any] | None:
         """Remove patterns, and return the request; None if the client has no such pattern.
 

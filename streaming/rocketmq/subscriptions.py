@@ -51,7 +51,7 @@ class OwnLiteTopics:
         self._clock = clock
         self._lock = threading.Lock()
         self._held: dict[str, None] = {}
-        self._waiting: dict[str, None] = {}
+        self._waiting: dict[str, tuple[str, int] | None] = {}
         self._invalid: dict[str, str] = {}
         self._changes: dict[str, tuple[Op, tuple[str, int] | None]] = {}
         self._lost: dict[str, float] = {}
@@ -131,7 +131,7 @@ class OwnLiteTopics:
             self._held[name] = None
             self._note(name, Op.ADD, option)
         else:
-            self._waiting[name] = None
+            self._waiting[name] = option
 
     def _remove(self, name: str, *, is_dead: bool) -> None:
         self._invalid.pop(name, None)
@@ -148,9 +148,9 @@ class OwnLiteTopics:
         """Subscribe to waiting topics while the quota allows it."""
         while self._waiting and self._has_room():
             name = next(iter(self._waiting))
-            del self._waiting[name]
+            option = self._waiting.pop(name)
             self._held[name] = None
-            self._note(name, Op.ADD, None)
+            self._note(name, Op.ADD, option)
 
     def _has_room(self) -> bool:
         return self._quota is None or len(self._held) < self._quota
@@ -249,15 +249,23 @@ class Keeper:
         self._topics.limit(self._official.quota, self._official.max_name_bytes)
         left = self._topics.take()
         names = self._topics.names
+        refused: list[LiteRequest] = []
+        failure: Exception | None = None
         try:
             while left:
-                self._official.send(left[0], names)
+                try:
+                    self._official.send(left[0], names)
+                except LiteSubscriptionRefused as error:  # removals behind it may make room
+                    failure = error
+                    refused.append(left[0])
                 del left[0]
-            if is_full:
+            if is_full and not refused:
                 self._official.send(LiteRequest(Action.COMPLETE_ADD, names), names)
         except Exception as error:  # noqa: BLE001 - any error of gRPC is retried
-            self._topics.put_back(left)
-            self._report_failure(error)
+            failure = error
+        if failure is not None:
+            self._topics.put_back([*refused, *left])
+            self._report_failure(failure)
             return False
         if self._is_failing:
             log.info("RocketMQ accepts the lite subscriptions of %s again", self._official.client_id)

@@ -101,6 +101,15 @@ def test_topics_beyond_the_quota_wait_for_room() -> None:
     assert topics.not_received == {}
 
 
+def test_a_topic_that_waited_for_room_begins_where_the_client_asked() -> None:
+    topics = OwnLiteTopics()
+    topics.limit(1, 64)
+    topics.apply(change(Op.ADD, "a"))
+    topics.apply(change(Op.ADD, "b", further=POLICY))
+    followed(topics, (Op.REMOVE, "a"))
+    assert topics.take() == [add("b", option=("POLICY", 2)), remove("a")]
+
+
 @pytest.mark.parametrize("name", ["a/b", "a b", "ä", "", "x" * 65])
 def test_a_name_that_the_proxy_does_not_take_is_left_out(name: str) -> None:
     """It would make the whole request fail."""

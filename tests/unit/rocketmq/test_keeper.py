@@ -14,7 +14,7 @@ import pytest
 from rocketmq.grpc_protocol import TelemetryCommand
 
 from streaming.client import UPDATES, Op
-from streaming.errors import LiteSubscriptionRefused
+from streaming.errors import ConsumerClosed, LiteSubscriptionRefused, NotWritten
 from streaming.kafka.reader import TopicReader
 from streaming.records.model import Action
 from streaming.records.updates import Cause
@@ -151,6 +151,27 @@ def test_a_refusal_at_the_start_is_an_error() -> None:
             kept(official, OwnLiteTopics()).start()
 
 
+def test_removals_are_sent_although_additions_are_refused() -> None:
+    """Of a RocketMQ that holds as many subscriptions as it may; the removals make room."""
+    official, topics = Played(), OwnLiteTopics()
+    original = official.send
+
+    def limited(request: LiteRequest, names: tuple[str, ...]) -> None:
+        if request.action is Action.PARTIAL_ADD and len(official.names | set(request.names)) > 1:
+            raise LiteSubscriptionRefused("no room")
+        original(request, names)
+
+    official.send = limited  # type: ignore[method-assign]
+    keeper = kept(official, topics)
+    keeper.start()
+    topics.apply(change(Op.ADD, "a"))
+    assert eventually(lambda: official.names == {"a"})
+    topics.apply(change(Op.ADD, "b"))
+    topics.apply(change(Op.REMOVE, "a", Cause.EVICTED))
+    assert eventually(lambda: official.names == {"b"})
+    keeper.stop()
+
+
 # The whole consumer.
 
 
@@ -248,6 +269,58 @@ def test_a_consumer_may_be_closed_in_its_own_loop(played: Played) -> None:
     for _ in consumer:
         consumer.close()
         assert results == ["failure"]
+
+
+@pytest.mark.usefixtures("played")
+def test_a_request_that_kafka_rejects_is_not_repeated() -> None:
+    """Each repetition would fail as well, so the lease of all patterns would end."""
+    kafka, many = Kafka(), [f"{number}__{'x' * 60}" for number in range(20_000)]
+    with WildcardLiteConsumer("proxy:1", "billing", "orders", kafka.address, repeat_seconds=3_600) as consumer:
+        consumer.subscribe("a__*")
+        for _ in range(2):  # also the second time
+            with pytest.raises(NotWritten, match="too large"):
+                consumer.subscribe(*many)
+        consumer._repeat_at = 0
+        consumer._attend()
+    sets = [request["liteTopicSet"] for request in kafka.requests()]
+    assert sets == [["a__*"], ["a__*"], []]
+
+
+@pytest.mark.usefixtures("played")
+@pytest.mark.parametrize("late", ["repetition", "subscribe"])
+def test_nothing_is_sent_to_the_job_after_the_end(late: str) -> None:
+    """It would start the client again, without anybody who ends it. Here Kafka takes a while to accept the end."""
+    kafka, has_begun, may_go = Kafka(), threading.Event(), threading.Event()
+    consumer = WildcardLiteConsumer("proxy:1", "billing", "orders", kafka.address, repeat_seconds=3_600).start()
+    consumer.subscribe("a__*")
+    original = consumer._writer.flush
+
+    def slowly(seconds: float) -> Any:
+        has_begun.set()
+        may_go.wait(60)
+        return original(seconds)
+
+    consumer._writer.flush = slowly  # type: ignore[method-assign]
+    closing = threading.Thread(target=consumer.close)
+    closing.start()
+    assert has_begun.wait(60)
+    refused = list[Exception]()
+
+    def ask() -> None:
+        try:
+            consumer.subscribe("b__*")
+        except ConsumerClosed as error:
+            refused.append(error)
+
+    consumer._repeat_at = 0 if late == "repetition" else consumer._repeat_at
+    asking = threading.Thread(target=ask if late == "subscribe" else consumer._attend)
+    asking.start()
+    asking.join(0.2)
+    may_go.set()
+    closing.join(60)
+    asking.join(60)
+    assert len(refused) == (late == "subscribe")
+    assert [request["action"] for request in kafka.requests()] == ["COMPLETE_ADD", "COMPLETE_REMOVE"]
 
 
 @pytest.mark.parametrize(
