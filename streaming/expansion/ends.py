@@ -8,6 +8,7 @@ to the last request of the client, and applies them together.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
+from math import floor, inf
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict
@@ -267,9 +268,14 @@ def _is_after(later: Place, place: Place | None) -> bool:
 
 
 class Orders:
-    """Numbers of the requests of a group on the shard, by place."""
+    """Numbers of the requests of a group on the shard, by place.
+
+    Attributes:
+        latest: the highest number that `at` has returned.
+    """
 
     def __init__(self, view: ShardView, group: str) -> None:
+        self.latest = 0.0
         self._by_partition: dict[int, SortedDict[int, float]] = defaultdict(SortedDict)
         for key in view.clients_of(group):
             for partition, position, order in _orders(view, key):
@@ -283,14 +289,19 @@ class Orders:
         """Return the number of a request.
 
         If it is not stored, it is between the numbers of the requests before and after it: only the order among the
-        clients of the group counts.
+        clients of the group counts. Whole numbers are left for requests in ascending order, since each had one.
         """
         known, position = self._by_partition[place.partition], place.position
         found: float | None = known.get(position)
         if found is None:
             after = known.bisect_left(position)
             lower = known.peekitem(after - 1)[1] if after else 0.0
-            found = known[position] = (lower + known.peekitem(after)[1]) / 2 if after < len(known) else lower + 0.5
+            upper = known.peekitem(after)[1] if after < len(known) else inf
+            found = floor(lower) + 1.0
+            if found >= upper:
+                found = (lower + upper) / 2
+            known[position] = found
+        self.latest = max(self.latest, found)
         return found
 
 

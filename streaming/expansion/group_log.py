@@ -144,6 +144,11 @@ class GroupLog:
         judged = Judged(order, admitted.is_contested, is_refused, former.settled)
         self._log(Repeated(place, request), judged, self._view.group_selectors(self._group))
 
+    @property
+    def latest_order(self) -> float:
+        """Highest number of a request that an end has repeated; 0 without any."""
+        return 0.0 if self._orders is None else self._orders.latest
+
     def end(self, key: ClientKey, parts: Sequence[Repeated]) -> list[EndStep]:
         """Return the steps of an end: of the client, and of others judged again.
 

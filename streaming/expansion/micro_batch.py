@@ -306,7 +306,13 @@ class RequestReader:
         if request.ends is None and not request.continues:
             return () if is_superseded(view, key, request) else (former_release_step(view, key, request, as_of),)
         due = parts_due(view, self._overlay, key, request, as_of)
-        return self._log(key.group).end(key, due) if due else ()
+        if not due:
+            return ()
+        log = self._log(key.group)
+        steps = log.end(key, due)
+        # Another layout of shards numbered the repeated requests, or none did; the next request is newer than they are.
+        self.latest_order = max(self.latest_order, int(log.latest_order))
+        return steps
 
     def _report(self, source: Source, outcome: RequestOutcome, former: Subscription) -> None:
         if outcome.invalid:
@@ -356,6 +362,8 @@ class RequestReader:
             return
         group, policy = key.group, self._view.policy(key.group)
         self._overlay.selectors[group] = selectors
+        if selectors == former._replace(settled_at=selectors.settled_at):
+            return  # a repeated selector decides nothing now
         if selectors.in_force != former.in_force or group not in self._overlay.selector_requests:
             self._overlay.selector_requests[group] = source
         renewed = self._view.policy(group)

@@ -90,8 +90,8 @@ class GroupSelectors(NamedTuple):
             selection: the request.
             can_be_stale: it has a version, so an end that comes later can make it stale.
         """
-        if not self.unsettled and self.has_settled(selection):
-            return self  # nearly always: clients repeat their requests
+        if not self.unsettled and self.has_settled(selection):  # nearly always: clients repeat their requests
+            return self._replace(settled_at=max(self.settled_at, selection.position))
         is_final = not can_be_stale and len(selection.modes) == len(Mode)
         return _settled(self._replace(unsettled=(*self.unsettled, selection)), 0 if is_final else MAX_UNSETTLED)
 

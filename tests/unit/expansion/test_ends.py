@@ -11,7 +11,7 @@ from streaming.records.updates import Cause
 from streaming.state import Shard
 from streaming.tuning import Tuning
 from streaming.worker.worker import Worker
-from tests.support.events import WILD, Event, add, created, encoded, leave, quota, replace, told
+from tests.support.events import EXCLUSIVE, WILD, Event, add, created, encoded, leave, quota, replace, told
 from tests.support.simulator import Record, Simulation
 from tests.support.story import Story, removed
 from tests.support.world import World
@@ -131,6 +131,27 @@ def test_a_revoked_selector_decides_on_no_request_of_another_client() -> None:
     stale = add("z", version=1, tag="x")
     job.run(leaves(version=2), stale, replace("*", client="d"))
     assert (job.held, job.simulation.refused) == ([], [4])
+
+
+@pytest.mark.rule("revoked-selector")
+def test_a_formerly_stale_request_sets_no_selector_that_a_later_request_has_replaced() -> None:
+    """The later request repeats the selector in force, since the stale request had set none."""
+    job = Job(lease_ms=0)
+    job.run(add("*", client="d", tag="x"), add("v", version=5))
+    job.run(leaves(version=5))
+    job.run(replace("*", client="d"), after_ms=VERSION_RETENTION_MS + 1_000)
+    job.run(add("z", version=1, tag="y"), replace("*", client="d", tag="x"))
+    assert job.held == ["a"]
+
+
+@pytest.mark.rule("end-on-all-parents")
+def test_any_number_of_repeated_requests_stay_before_the_next_request_of_another_client() -> None:
+    """The number of a repeated request is between those of its neighbors, and never equal to one."""
+    job = World(Simulation(), EXCLUSIVE, created("y"))
+    job.batch(replace("y", "w", client="z"))
+    again = [add("w", client="z"), replace("y", "w", client="z")]
+    job.batch(leaves(client="z"), *again[:1] * 60, *again[1:], replace("y", client="d"), *again)
+    assert job.rows == {"d y"}
 
 
 @pytest.mark.rule("judged-again")

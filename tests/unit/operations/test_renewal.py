@@ -8,15 +8,17 @@ import pytest
 from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.errors import StateCorrupted
 from streaming.operations.adoption import Layout, Renewed, renewed_states
+from streaming.records.model import VERSION_RETENTION_MS
 from streaming.records.routing import Routing
 from streaming.state import ShardState
 from streaming.storage.store import ADOPTED
 from streaming.worker.rows import InputRow
 from streaming.worker.worker import Worker, WorkerConfig
-from tests.support.events import EXCLUSIVE, WILD, created, replace
+from tests.support.events import EXCLUSIVE, WILD, add, created, leave, replace
 from tests.support.simulator import TOPICS as NAMES
-from tests.support.simulator import Memories
+from tests.support.simulator import Memories, Simulation
 from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, decode, decode_home, row, work
+from tests.support.world import World
 
 ONE, THREE = Routing(), Routing({"p": 3}, 0)
 
@@ -108,3 +110,19 @@ def test_a_key_begins_with_its_adopted_state_once() -> None:
     assert list(decode(ordinary).topics) == ["d"]
     unknown, _ = work("q", 0, topics("d", event="DELETED"), None, Worker(config))
     assert unknown is None
+
+
+@pytest.mark.rule("resharding")
+def test_a_new_request_is_newer_than_the_requests_of_an_end_that_the_former_job_has_not_read() -> None:
+    """Stale requests of a client whose versions are forgotten have no numbers in the state; the end repeats them."""
+    job = Simulation()
+    world = World(job, EXCLUSIVE, created("y"), replace("q", client="f"), add("v", version=5, client="z"))
+    world.batch(leave(parent="", version=5, client="z"))
+    stale = [add("y", version=1, client="z")] * 9
+    job.run_once(world.records(*stale, at=VERSION_RETENTION_MS + 1))
+    world.told = moved = job.move(Routing({"p": 2}))
+    echoes, moved.echoes = moved.echoes, []
+    moved.run(echoes)
+    assert world.rows == {"z y"}
+    world.batch(replace("y", client="d"), at=VERSION_RETENTION_MS + 2)
+    assert world.rows == {"d y"}

@@ -44,10 +44,17 @@ def test_what_is_left_is_what_the_other_requests_set(
 
 
 def test_a_request_that_repeats_what_is_settled_is_not_kept() -> None:
-    """Clients repeat their requests now and then: that costs nothing."""
+    """Clients repeat their requests now and then: only the place of the last one is kept."""
     settled = NO_SELECTORS.after(selection(0, "x"), can_be_stale=False)
-    assert settled.after(selection(1, "x"), can_be_stale=True) == settled
+    again = settled.after(selection(1, "x"), can_be_stale=True)
+    assert again == settled._replace(settled_at=selection(1, "x").position)
     assert settled.in_force == (SelectorSpec("TAG", "x"),) * 2
+
+
+def test_a_selector_that_counts_after_all_stays_before_a_later_repetition() -> None:
+    selectors = NO_SELECTORS.after(selection(0, "x"), can_be_stale=False).after(selection(2, "x"), can_be_stale=False)
+    assert selectors.with_earlier(selection(1, "y")).in_force == (SelectorSpec("TAG", "x"),) * 2
+    assert selectors.with_earlier(selection(3, "y")).in_force == (SelectorSpec("TAG", "y"),) * 2
 
 
 @pytest.mark.rule("revoked-selector")
