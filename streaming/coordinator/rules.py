@@ -100,6 +100,7 @@ class _MicroBatch:
     _client_timeout_ms: int
     _alarms: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
     _wakes: set[tuple[str, int]] = field(default_factory=set)
+    _group_ends: dict[tuple[str, str], tuple[Place, str | None]] = field(default_factory=dict)
 
     @property
     def _delta(self) -> CoordinatorDelta:
@@ -116,14 +117,14 @@ class _MicroBatch:
             others |= set() if former is None else {former.parent, *former.notified}
             others.discard(event.parent)
             for other in sorted(others):
-                self.outcome.records.append((Stream.GROUPS, group_end(event.group, other, place, event.parent)))
+                self._end_group(event.group, other, place, event.parent)
             self._delta.bindings[event.group] = GroupBinding(event.parent, place, frozenset(others))
         elif former is not None and event.parent in (None, former.parent):
             # The parent named in the event reads it itself. But after a move an end written earlier may reach that
             # parent later than this event, so it is notified like the others.
             ended_on = {*former.notified, former.parent} - (set() if former.notified else {event.parent})
             for other in sorted(ended_on):
-                self.outcome.records.append((Stream.GROUPS, group_end(event.group, other, place)))
+                self._end_group(event.group, other, place)
             self._delta.bindings[event.group] = None
         elif event.parent is None:
             self.outcome.ignored[Ignored.GROUP_UNKNOWN] += 1
@@ -171,8 +172,10 @@ class _MicroBatch:
             self._shards_at(event.time).add((event.parent, event.shard))
 
     def finish(self) -> CoordinatorOutcome:
-        """Return the outcome of all events: one wake for each shard, however many of its alarms are due."""
+        """Return the outcome of all events: one end of a group per parent, and one wake for each shard."""
         outcome, delta = self.outcome, self._delta
+        ends = self._group_ends.items()
+        outcome.records += ((Stream.GROUPS, group_end(*both, place, bound_to)) for both, (place, bound_to) in ends)
         outcome.records += ((Stream.CLOCK, wake(*shard, delta.clock)) for shard in sorted(self._wakes))
         outcome.records += ((Stream.SUBSCRIPTIONS, record) for record in self.ends.records())
         for time, shards in self._alarms.items():
@@ -181,6 +184,10 @@ class _MicroBatch:
         changes = (delta.bindings, delta.leases, delta.alarms, delta.pending)
         outcome.changed = any(changes) or delta.clock != self._state.clock
         return outcome
+
+    def _end_group(self, group: str, parent: str, superseded_by: Place, bound_to: str | None = None) -> None:
+        """End a group on a parent, which needs to know the last event only."""
+        self._group_ends[group, parent] = superseded_by, bound_to
 
     def _shards_at(self, time: int) -> set[tuple[str, int]]:
         """Return the shards to wake at a time, to be changed."""
@@ -243,8 +250,7 @@ class _MicroBatch:
         )
         self.outcome.problems.append(Problem(source, Reason.GROUP_BOUND_ELSEWHERE, message))
         if request.parent not in binding.notified:
-            end = group_end(request.group, request.parent, binding.place, binding.parent)
-            self.outcome.records.append((Stream.GROUPS, end))
+            self._end_group(request.group, request.parent, binding.place, binding.parent)
             notified = binding.notified | {request.parent}
             self._delta.bindings[request.group] = binding._replace(notified=notified)
 

@@ -369,6 +369,14 @@ def test_a_request_elsewhere_is_a_dead_letter_and_its_parent_is_told_once() -> N
 # Clients: their removal on all parents.
 
 
+def test_a_parent_is_told_once_of_many_moves_of_a_group() -> None:
+    """It needs to know the last event only; each event would otherwise be told to each parent."""
+    bucket = Bucket(*(request(f"x{number}") for number in range(3)))
+    written = bucket.then(*[bind("p"), bind("q")] * 10)
+    assert sorted(event["parentTopic"] for event in written) == ["p", "q", "x0", "x1", "x2"]
+    assert {event["boundTo"] for event in written if event["parentTopic"] != "q"} == {"q"}
+
+
 def test_a_client_that_is_not_known_cannot_leave() -> None:
     bucket = Bucket(request("p", client="d"))
     assert bucket.then(leaves("")) == []
