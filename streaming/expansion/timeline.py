@@ -8,8 +8,9 @@ one. A change with one event behind it needs no timeline.
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from heapq import heappop, heappush
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from math import inf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
@@ -43,15 +44,34 @@ class EntrySpan(NamedTuple):
     order: float
 
 
-class Asking:
-    """Clients of a group that ask for a topic, by moment."""
+class EntryHolders:
+    """Spans of one entry by subscriber, and the spans in which a client is the newest one with the entry."""
 
     def __init__(self, spans: Iterable[EntrySpan]) -> None:
-        self._spans = list(spans)
+        self.by_subscriber: dict[SubscriberKey, list[EntrySpan]] = defaultdict(list)
+        self.by_client: dict[ClientKey | None, list[EntrySpan]] = defaultdict(list)
+        for span in spans:
+            self.by_subscriber[span.subscriber].append(span)
+            self.by_client[span.subscriber.client].append(span)
+
+    @cached_property
+    def newest(self) -> list[EntrySpan]:
+        """Spans in which no other client has the entry with a higher order."""
+        at, spans = _newest_by_moment(list(chain.from_iterable(self.by_subscriber.values())))
+        return [
+            span._replace(begin=int(begin), end=end)
+            for span, (begin, end) in zip(spans, pairwise((*at, inf)), strict=True)
+            if span is not None
+        ]
+
+
+class Asking:
+    """Clients of a group that ask for a topic, by moment, given the holders of the matching entries."""
+
+    def __init__(self, entries: Sequence[EntryHolders]) -> None:
+        self._entries = entries
         self._by_subscriber: dict[SubscriberKey, tuple[list[int], list[bool]]] = {}
-        self._by_client: dict[ClientKey | None, list[EntrySpan]] = defaultdict(list)
         self._turns: dict[ClientKey | None, list[int]] = defaultdict(list)
-        self._newest: tuple[list[int], list[ClientKey | None]] | None = None
 
     def asks(self, subscriber: SubscriberKey, moment: int) -> bool:
         """Return True if a subscriber has a matching entry."""
@@ -81,25 +101,19 @@ class Asking:
         return 0 < own == self._order(client, at - 1) and self._order(former, at) != self._order(former, at - 1)
 
     def _order(self, client: ClientKey | None, moment: int) -> float:
-        if not self._by_client:
-            for span in self._spans:
-                self._by_client[span.subscriber.client].append(span)
-        found = self._by_client.get(client, ())
+        found = (span for entry in self._entries for span in entry.by_client.get(client, ()))
         return max((each.order for each in found if each.begin <= moment < each.end), default=0)
 
     def _asked(self, subscriber: SubscriberKey) -> tuple[list[int], list[bool]]:
-        if not self._by_subscriber:
-            spans: dict[SubscriberKey, list[EntrySpan]] = defaultdict(list)
-            for span in self._spans:
-                spans[span.subscriber].append(span)
-            self._by_subscriber = {each: _asked(own) for each, own in spans.items()}
-        return self._by_subscriber.get(subscriber, ([0], [False]))
+        if subscriber not in self._by_subscriber:
+            own = [span for entry in self._entries for span in entry.by_subscriber.get(subscriber, ())]
+            self._by_subscriber[subscriber] = _asked(own)
+        return self._by_subscriber[subscriber]
 
-    @property
+    @cached_property
     def _newest_by_moment(self) -> tuple[list[int], list[ClientKey | None]]:
-        if self._newest is None:
-            self._newest = _newest_by_moment(self._spans)
-        return self._newest
+        at, spans = _newest_by_moment([span for entry in self._entries for span in entry.newest])
+        return _compressed(at, [None if span is None else span.subscriber.client for span in spans])
 
 
 def _asked(spans: Iterable[EntrySpan]) -> tuple[list[int], list[bool]]:
@@ -113,21 +127,21 @@ def _asked(spans: Iterable[EntrySpan]) -> tuple[list[int], list[bool]]:
     return _compressed(at, [count > 0 for count in accumulate(counts[moment] for moment in at)])
 
 
-def _newest_by_moment(spans: Sequence[EntrySpan]) -> tuple[list[int], list[ClientKey | None]]:
-    """Return the client with the newest entry, by the moments at which it changes."""
+def _newest_by_moment(spans: Sequence[EntrySpan]) -> tuple[list[int], list[EntrySpan | None]]:
+    """Return the span of the newest entry, by the moments at which it changes."""
     newest_first = sorted(spans, key=lambda span: (span.order, span.subscriber.client_id), reverse=True)
     begins: dict[int, list[int]] = defaultdict(list)
     for rank, span in enumerate(newest_first):
         begins[span.begin].append(rank)
     at = sorted({0, *begins, *(int(span.end) for span in spans if span.end < inf)})
-    newest: list[ClientKey | None] = []
+    newest: list[EntrySpan | None] = []
     heap: list[int] = []
     for moment in at:
         for rank in begins.get(moment, ()):
             heappush(heap, rank)
         while heap and newest_first[heap[0]].end <= moment:
             heappop(heap)
-        newest.append(newest_first[heap[0]].subscriber.client if heap else None)
+        newest.append(newest_first[heap[0]] if heap else None)
     return _compressed(at, newest)
 
 
@@ -154,6 +168,7 @@ class Timeline:
         exclusive = any(policy.exclusive for policy in self._policies)
         self._index, self._spans = _entries(batch, group, keys, places, _runs(self._moments) if exclusive else None)
         self._known: dict[tuple[int, ...], Asking] = {}
+        self._holders: dict[int, EntryHolders] = {}
         self._latest: tuple[str, Asking, dict[int, bool]] | None = None
 
     def decision(self, op: Op, subscriber: SubscriberKey, topic: str) -> Attribution:
@@ -202,13 +217,18 @@ class Timeline:
         if about not in self._known:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            self._known[about] = Asking(
+            self._known[about] = Asking(list(map(self._holders_of, about)))
+        return self._known[about]
+
+    def _holders_of(self, entry: int) -> EntryHolders:
+        """Return the holders of an entry, which are collected once, however many topics match it."""
+        if entry not in self._holders:
+            self._holders[entry] = EntryHolders(
                 EntrySpan(subscriber, begin, end, order)
-                for entry in about
                 for subscriber, number in self._index.holders[entry]
                 for begin, end, order in self._spans[int(number)]
             )
-        return self._known[about]
+        return self._holders[entry]
 
 
 def _ranges(records: Sequence[int]) -> list[tuple[int, int]]:
