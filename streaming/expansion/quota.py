@@ -244,7 +244,8 @@ class _Recount:
                 stored = stored or update.lite_topic not in self._batch.delta.added
             elif update.lite_topic in rows:
                 rows[update.lite_topic].pop(update.subscriber, None)
-        order = filter(self._stays, self._batch.state.topics if stored else self.before)
+        state = self._batch.state
+        order = filter(self._stays, state.numbering.in_order(state.topics, rows) if stored else self.before)
         return {topic: rows[topic] for topic in (*order, *self._batch.delta.added) if rows.get(topic)}
 
     def _stays(self, topic: str) -> bool:

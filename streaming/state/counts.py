@@ -1,7 +1,7 @@
 """Topics that clients may hold by all rules but their quotas, counted or listed as far as a quota reaches."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from math import inf
 from typing import Final, Protocol
@@ -134,7 +134,12 @@ def _clients(subscribers: Matches) -> set[ClientKey]:
 
 
 def first_rows(
-    topics: Iterable[str], rows_of: Callable[[str], Matches], asked: Callable[[], Container[str]], most: int | None
+    topics: Iterable[str],
+    rows_of: Callable[[str], Matches],
+    asked: Callable[[], Collection[str]],
+    most: int | None,
+    *,
+    in_order: Callable[[Collection[str]], Iterable[str]] | None = None,
 ) -> dict[str, Matches]:
     """Return the first topics with rows of a client, with these rows.
 
@@ -146,6 +151,7 @@ def first_rows(
         rows_of: returns the rows of the client for a topic.
         asked: returns the topics that may have rows.
         most: number of topics to return; None for all.
+        in_order: returns stored topics in order of creation, if they are found without a visit of all others.
     """
     found: dict[str, Matches] = {}
     names = iter(topics)
@@ -158,6 +164,8 @@ def first_rows(
         else:
             return found
     if most is None or len(found) < most:
-        with_rows = ((topic, rows) for topic in filter(asked().__contains__, names) if (rows := rows_of(topic)))
-        found.update(islice(with_rows, None if most is None else most - len(found)))
+        wanted = asked()
+        others = filter(wanted.__contains__, names) if in_order is None else in_order(wanted)
+        with_rows = ((topic, rows) for topic in others if topic not in found and (rows := rows_of(topic)))
+        found.update(list(islice(with_rows, None if most is None else most - len(found))))
     return found

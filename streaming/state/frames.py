@@ -5,7 +5,7 @@ topic's subscribers still follow.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count, islice
 from typing import TypeVar
@@ -211,12 +211,14 @@ class GroupRows:
         key: ClientKey,
         topics: Iterable[str],
         rows_of: Callable[[str], Matches],
-        asked: Callable[[], Container[str]],
+        asked: Callable[[], Collection[str]],
         most: int | None,
+        *,
+        in_order: Callable[[Collection[str]], Iterable[str]] | None = None,
     ) -> dict[str, Matches]:
         """Return the first topics with rows of a client, as `first_rows`; `rows_of` returns those of all clients."""
         if self._visits_left > 0:
-            return first_rows(topics, lambda topic: self.of(key, rows_of(topic)), asked, most)
+            return first_rows(topics, lambda topic: self.of(key, rows_of(topic)), asked, most, in_order=in_order)
         if self._by_client is None:
             self._by_client = defaultdict(dict)
             for topic in topics:

@@ -17,6 +17,7 @@ from streaming.state.indexes import (
     Deadlines,
     Footprint,
     Members,
+    Numbering,
     PatternTargets,
     Quotas,
     TopicSpan,
@@ -152,6 +153,7 @@ class ShardState(ShardGroups):
     Attributes:
         inner_multi: `**` is allowed inside a pattern.
         new_interests: returns an empty index of interests with the settings of this shard.
+        numbering: order of the stored topics.
     """
 
     def __init__(self, *, inner_multi: bool = False, tuning: Tuning = DEFAULT_TUNING) -> None:
@@ -166,7 +168,7 @@ class ShardState(ShardGroups):
         self._tuning = tuning
         self._targets = PatternTargets(inner_multi=inner_multi)
         self._deadlines: Deadlines | None = None
-        self._order = CreationOrder()
+        self._order, self.numbering = CreationOrder(), Numbering()
         self._frames: dict[tuple[ClientKey, ...], Frame] = {}
         self._rows: dict[str, GroupRows] = {}
         self._accepted: dict[str, Accepted] = {}
@@ -273,9 +275,9 @@ class ShardState(ShardGroups):
 
         They are in order of creation; `most` is their number, or None for all.
         """
-        found = self._rows_of(key)
-        rows_of = partial(self._group_rows, key.group, found)
-        first = found.first(key, self._accepted_of(key.group), rows_of, lambda: self.asked(key), most)
+        found, accepted = self._rows_of(key), self._accepted_of(key.group)
+        rows_of, asked = partial(self._group_rows, key.group, found), partial(self.asked, key)
+        first = found.first(key, accepted, rows_of, asked, most, in_order=partial(self.numbering.in_order, self.topics))
         others = {topic: found.of(key, rows_of(topic)) for topic in also if topic not in first}
         return {**first, **{topic: rows for topic, rows in others.items() if rows}}
 
@@ -340,6 +342,7 @@ class ShardState(ShardGroups):
         """Make the changes of a micro-batch, in the indexes that exist as well."""
         self._footprint.follow(delta, self.topics, self.clients)
         self._frames, self._rows, self._accepted, self._by_group = {}, {}, {}, None
+        self.numbering = Numbering()
         backfills = {key: self.backfills[key] for key in delta.backfills if key in self.backfills}
         self._apply_topics(delta)
         self._alarm_times.apply(delta.alarms)

@@ -15,6 +15,7 @@ from streaming.tuning import DEFAULT_TUNING, Tuning
 from tests.support.events import (
     EXCLUSIVE,
     LITERAL,
+    MQTT,
     WILD,
     Event,
     add,
@@ -209,6 +210,18 @@ CASES: dict[str, tuple[Make, Make]] = {
     "clients beyond their quota, and many new topics": (
         lambda n: [*wild(n, quota=4), *topics(8)],
         lambda _: [created(f"u{each}") for each in range(40)],
+    ),
+    "MQTT clients within their quota, each with a topic": (
+        lambda n: [quota(0, group="h"), WILD, *topics(8 * n)],
+        lambda n: [add(f"t{each}", client=f"c{each}", notation=MQTT) for each in range(n)],
+    ),
+    "many clients with one pattern, and one client with many names": (
+        lambda n: [
+            *wild(n, model="Exclusive"),
+            *topics(n),
+            replace(*(f"t{each}" for each in range(n)), client="d"),
+        ],
+        lambda _: [add("*", client="c1"), leave(client="d")],
     ),
     "clients at their quota, each with a topic of its own": (
         lambda n: [quota(0), *(add(f"t{each}", client=f"c{each}") for each in range(n))],
