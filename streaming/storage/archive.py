@@ -5,14 +5,14 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlparse
 
 from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from streaming.errors import StateCorrupted
 from streaming.storage import s3
-from streaming.storage.folder import PARTS, sync
+from streaming.storage.folder import PARTS, local_path, path_of, sync
 from streaming.storage.journal import Archive
 
 _LOCAL = "local"
@@ -65,17 +65,17 @@ class Folder:
 @lru_cache
 def opened(checkpoint: str) -> tuple[FileSystem, str]:
     """Return the file system of a checkpoint, and its path there."""
+    folder = local_path(checkpoint)
+    if folder is not None:
+        return LocalFileSystem(), str(folder).rstrip("/")
     url = urlparse(checkpoint)
-    if url.scheme in ("", "file"):
-        return LocalFileSystem(), (unquote(url.path) if url.scheme else checkpoint).rstrip("/")
     if url.scheme in s3.SCHEMES:
         from pyarrow.fs import S3FileSystem, resolve_s3_region  # noqa: PLC0415 - loads Amazon's SDK
 
         arguments = s3.S3Address.of().for_arrow()
         if "region" not in arguments:
             arguments["region"] = resolve_s3_region(url.netloc)
-        # Hadoop does not decode the path either.
-        return S3FileSystem(**arguments), f"{url.netloc}{url.path}".rstrip("/")
+        return S3FileSystem(**arguments), path_of(checkpoint).rstrip("/")
     files, path = FileSystem.from_uri(checkpoint)
     return files, path.rstrip("/")
 

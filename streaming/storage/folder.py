@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlparse
 
 from streaming.errors import CheckpointUnusable
 
@@ -27,10 +27,19 @@ _OWNER: Final = 0o600
 
 def local_path(location: str) -> Path | None:
     """Return the folder of a checkpoint; None if it is on another file system than this machine's."""
-    url = urlparse(location)
-    if url.scheme == "file":
-        return Path(unquote(url.path))
-    return None if url.scheme else Path(location)
+    scheme = urlparse(location).scheme
+    if scheme == "file":
+        return Path(f"/{path_of(location).partition('/')[2]}")
+    return None if scheme else Path(location)
+
+
+def path_of(uri: str) -> str:
+    """Return host or bucket, and path of a URI.
+
+    Hadoop takes a path literally: it decodes nothing, and `?` and `#` belong to the path.
+    """
+    rest = uri.partition(":")[2]
+    return rest.removeprefix("//")
 
 
 def check(location: str, *, writes: bool) -> None:

@@ -66,7 +66,15 @@ def test_a_copy_in_a_backup_is_private_too(folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("checkpoint", "path"),
-    [("/c", "/c"), ("file:/c%20d", "/c d"), ("file:///c", "/c"), ("s3a://b/c", None), ("hdfs://n/c", None)],
+    [
+        ("/c%20#d", "/c%20#d"),
+        ("file:/c%20d", "/c%20d"),
+        ("file:///c?d#e f", "/c?d#e f"),
+        ("file://localhost/c", "/c"),
+        ("s3a://b/c", None),
+        ("hdfs://n/c", None),
+    ],
 )
 def test_checkpoints_on_local_file_systems(checkpoint: str, path: str | None) -> None:
+    """A path in a URI is literal, as for Hadoop: both must use the same folder."""
     assert storage.local_path(checkpoint) == (None if path is None else Path(path))

@@ -34,8 +34,11 @@ def test_parts_are_files_of_their_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}"])
 def test_a_checkpoint_is_a_path_or_a_uri(tmp_path: Path, form: str) -> None:
-    Folder(form.format(tmp_path)).of("p", 0).write("x", b"1")
-    assert Folder(str(tmp_path)).of("p", 0).read("x") == b"1"
+    """In either its name is literal, as for Hadoop."""
+    folder = tmp_path / "50%20 #1?"
+    Folder(form.format(folder)).of("p", 0).write("x", b"1")
+    assert Folder(str(folder)).of("p", 0).read("x") == b"1"
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 @pytest.mark.parametrize("checkpoint", ["/proc/nowhere", "nosuch://host/path"])
