@@ -10,6 +10,9 @@ from streaming.spark.route import MICRO_BATCH_BYTES
 _WORKER_GONE = "Python worker exited unexpectedly"
 """Spark's text about a killed worker; if an entry kills it, this is detected before (see `quarantine`)."""
 
+_NO_SPACE = "No space left on device"
+"""Text of Linux about a full disk, in errors of Java and Python."""
+
 _OUT_OF_MEMORY = 52
 """Exit code with which Spark ends a JVM that has run out of memory."""
 
@@ -20,23 +23,29 @@ def explained(failure: str, settings: Settings) -> str:
     told = re.search(r"StateCorrupted: (.+)", failure)
     if told:  # by a worker, which names the file and the remedy, or the entry
         return told[1].strip()
-    if "CHECKPOINT_MISSING_METADATA_FILE" in failure:
-        return (
-            f"{folder}/query/metadata is missing, and Spark does not go on without it. "
-            "Restore a copy of the checkpoint, or start over with a new one."
-        )
     if "DirectByteBufferOutputStream cannot grow" in failure or "OutOfMemory" in failure:
         return _no_room(settings)
-    if _WORKER_GONE in failure:
-        return (
+    sentences = {
+        "CHECKPOINT_MISSING_METADATA_FILE": (
+            f"{folder}/query/metadata is missing, and Spark does not go on without it. "
+            "Restore a copy of the checkpoint, or start over with a new one."
+        ),
+        _NO_SPACE: (
+            f"a disk is full: that of the checkpoint {folder}, or of Spark's temporary files (spark.local.dir, by "
+            "default /tmp). Free some space there. The next start repeats the micro-batch; nothing is lost."
+        ),
+        _WORKER_GONE: (
             "Python workers were killed several times, outside of the work on a key: look whether the machine or the "
             "container has run out of memory. The next start goes on where this one has stopped."
-        )
+        ),
+    }
+    if sentence := next((sentence for mark, sentence in sentences.items() if mark in failure), None):
+        return sentence
     if "CANNOT_LOAD_STATE_STORE" not in failure:
-        return failure
+        return _cut(failure)
     return (
         f"Spark cannot read the state in {folder}/query/state: a file there is missing or damaged. "
-        f"Restore a copy of the checkpoint, or start over with a new one. {failure}"
+        f"Restore a copy of the checkpoint, or start over with a new one. {_cut(failure)}"
     )
 
 
@@ -61,10 +70,14 @@ def _no_room(settings: Settings) -> str:
     )
 
 
-def text_of(error: StreamingQueryException, limit: int = 4_000) -> str:
-    """Return Spark's text of an error without the query's plan, cut to `limit` characters."""
-    text = one_line(str(error).partition("=== Streaming Query ===")[0].strip())
-    return text if len(text) <= limit else f"{text[:limit]}..."
+def text_of(error: StreamingQueryException) -> str:
+    """Return Spark's text of an error without the query's plan."""
+    return one_line(str(error).partition("=== Streaming Query ===")[0].strip())
+
+
+def _cut(text: str, limit: int = 4_000) -> str:
+    """Return a text without its middle if it is long: the cause is at the end of a Python traceback."""
+    return text if len(text) <= limit else f"{text[: limit // 2]} ... {text[-limit // 2 :]}"
 
 
 def one_line(text: str) -> str:

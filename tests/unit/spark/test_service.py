@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from unittest.mock import MagicMock
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from streaming.config import Settings, load
 from streaming.errors import (
@@ -27,7 +28,7 @@ from streaming.local import classes, jars
 from streaming.spark import attend, checkpoint, clock, job, notes, provision, quarantine, query, service, session, sinks
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.expand import NO_PRECAUTIONS
-from streaming.spark.failures import end_of_java, explained, one_line
+from streaming.spark.failures import end_of_java, explained, one_line, text_of
 from streaming.spark.notes import Terms
 from streaming.storage import folder
 
@@ -234,7 +235,22 @@ def test_an_error_of_spark_is_one_line_without_the_stacks_of_java() -> None:
         f"{traceback}\nstreaming.errors.StateCorrupted: a part is missing, /c/parts/1; restore\n SQLSTATE: 38000"
     )
     assert explained(corrupted, SETTINGS) == "a part is missing, /c/parts/1; restore"
-    assert explained(said, SETTINGS) == said
+    assert explained("Job aborted", SETTINGS) == "Job aborted"
+
+
+def test_the_cause_at_the_end_of_a_long_traceback_is_told() -> None:
+    """A frame has two paths of an installation, and a traceback some 17 frames."""
+    frames = '  File "/opt/venvs/reexpand/lib/python3.11/site-packages/streaming/x.py", line 1, in f\n    x()\n' * 60
+    begin = f"[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n{frames}"
+
+    def told(cause: str) -> str:
+        error = StreamingQueryException(f"{begin}{cause}\n SQLSTATE: 38000\n=== Streaming Query ===\n...")
+        return explained(text_of(error), SETTINGS)
+
+    assert told("streaming.errors.StateCorrupted: a part is missing; restore") == "a part is missing; restore"
+    assert told("OSError: [Errno 28] No space left on device").startswith("a disk is full: ")
+    assert told("ValueError: x").endswith("ValueError: x\n SQLSTATE: 38000")
+    assert len(told("ValueError: x")) < 4_100
 
 
 @pytest.mark.rule("simultaneous-starts")
