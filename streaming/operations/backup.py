@@ -274,6 +274,11 @@ def restore(
         BackupFailed: a file cannot be read or written.
     """
     folders.check(str(checkpoint.parent), writes=True)
+    if checkpoint.is_mount():
+        raise BackupRefused(
+            f"{checkpoint} is the root of a mounted file system, which cannot be renamed. Give --checkpoint for a "
+            "folder in it."
+        )
     manifest = Manifest.read(source)
     manifest.check(source, progress)
     former = None

@@ -60,6 +60,12 @@ class JobCheckpoint:
             raise NotVerified(f"{self.location}/{IDENTITY} cannot be read: it is not a JSON object")
         return found
 
+    def _fixed(self, name: str) -> Any:
+        try:
+            return self._identity[name]
+        except KeyError:
+            raise NotVerified(f"{self.location}/{IDENTITY} cannot be read: it lacks {name}") from None
+
     @property
     def id(self) -> str | None:
         """Id of the checkpoint in names in Kafka; None for a release without leases."""
@@ -74,7 +80,7 @@ class JobCheckpoint:
     def topics(self) -> StreamTopics:
         """Kafka topics of the input streams: groups, subscriptions, topics, clock."""
         groups, subscriptions, topics, clock = (
-            str(self._identity[name]) for name in ("group_events", "subscription_events", "topic_events", "clock")
+            str(self._fixed(name)) for name in ("group_events", "subscription_events", "topic_events", "clock")
         )
         return groups, subscriptions, topics, clock
 
@@ -87,12 +93,12 @@ class JobCheckpoint:
     @property
     def routing(self) -> Routing:
         """Distribution of topics over shards."""
-        return Routing(self._identity["shards"], self._identity["route_depth"])
+        return Routing(self._fixed("shards"), self._fixed("route_depth"))
 
     @property
     def inner_multi(self) -> bool:
         """True if `**` is allowed inside a pattern."""
-        return bool(self._identity["allow_inner_multi"])
+        return bool(self._fixed("allow_inner_multi"))
 
     @cached_property
     def signer(self) -> Signer | None:
@@ -170,15 +176,21 @@ def check_ended(checkpoint: JobCheckpoint, bootstrap_servers: str, options: Mapp
     """Check for up to 10 s that no driver of a checkpoint sends heartbeats; see `streaming.spark.lease`.
 
     Raises:
-        BackupRefused: a driver is running, or Kafka does not answer.
-        NotVerified: the folder is not a checkpoint.
+        BackupRefused: a driver is running, Kafka does not answer, or the checkpoint does not say what to ask.
     """
-    if checkpoint.id is None:  # releases without ids had no lease
+    try:
+        checkpoint_id, clock = checkpoint.id, checkpoint.topics[-1]
+    except NotVerified as error:
+        raise BackupRefused(
+            f"{str(error).partition(' Give')[0].rstrip('.')}, so Kafka cannot be asked for the driver of the "
+            "checkpoint. Make sure that it has ended, and give --driver-has-ended."
+        ) from None
+    if checkpoint_id is None:  # releases without ids had no lease
         return
     try:
-        with committed_offsets(bootstrap_servers, options, own_group(checkpoint.id)) as offset_in:
+        with committed_offsets(bootstrap_servers, options, own_group(checkpoint_id)) as offset_in:
             # Not the metadata with the driver's address: some releases of librdkafka return it truncated.
-            check_silent(lambda: offset_in(checkpoint.topics[-1]))
+            check_silent(lambda: offset_in(clock))
     except KafkaException as error:
         raise BackupRefused(
             f"Kafka at {bootstrap_servers} cannot be asked for the driver of the checkpoint: {reason(error)}. "

@@ -46,6 +46,8 @@ _INITIAL = f"{QUERY}/sources/0/0"
 _EXPECTED: Final = ("FileNotFoundException", "FileAlreadyExistsException")
 """Ends of the names of exceptions that callers handle."""
 
+_CHECKSUM: Final = "ChecksumException"
+
 T = TypeVar("T")
 
 
@@ -115,7 +117,8 @@ class CheckpointFiles:
             finally:
                 stream.close()
         except Py4JJavaError as error:
-            raise OSError(str(error.java_exception)) from None
+            kind = str(error.java_exception.getClass().getName())
+            raise OSError(_differs(name) if kind.endswith(_CHECKSUM) else str(error.java_exception)) from None
 
     def numbers(self, folder: str) -> list[int]:
         """Return the names of a folder's files that are numbers, in order; none if there is no folder."""
@@ -170,6 +173,13 @@ class CheckpointFiles:
                 f"the checkpoint {self._checkpoint} cannot be used: {reason.rstrip('.')}. Check its address, and that "
                 "this user may read and write there."
             ) from None
+
+
+def _differs(name: str) -> str:
+    """Return the error for a file that is not the file of which Hadoop has noted the checksum."""
+    folder, _, file = name.rpartition("/")
+    checksum = f"{folder}/.{file}.crc" if folder else f".{file}.crc"
+    return f"it differs from its checksum in {checksum}; if a copy has replaced the file, delete {checksum} as well"
 
 
 def absolute(checkpoint: str) -> str:

@@ -79,12 +79,22 @@ def remind(spark: SparkSession, settings: Settings) -> None:
     lost topic.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
-    if not (files.exists(NOTE) and orjson.loads(files.read(NOTE))[_REMIND]):
+    if not _is_to_remind(files):
         return
     with Producer(spark, settings) as producer:
         count = producer.send_all(settings.clock, _reminders(spark, settings, files))
     files.write(NOTE, orjson.dumps({_REMIND: False}))
     log.info("wrote %s to %s again, for the shards that wait for them", counted(count, "alarm"), settings.clock)
+
+
+def _is_to_remind(files: CheckpointFiles) -> bool:
+    """Return True if the note says so, or cannot be read, as after a power loss: an alarm does no harm twice."""
+    if not files.exists(NOTE):
+        return False
+    try:
+        return bool(orjson.loads(files.read(NOTE))[_REMIND])
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
 
 
 def _reminders(spark: SparkSession, settings: Settings, files: CheckpointFiles) -> Iterator[KafkaRecord]:

@@ -234,3 +234,12 @@ def test_a_manifest_that_cannot_be_trusted(checkpoint: Path, change: dict[str, o
     file.unlink()
     with pytest.raises(BackupDamaged, match="not a backup"):
         Manifest.read(file.parent)
+
+
+def test_the_root_of_a_file_system_is_not_restored(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be renamed; this is told before anything is copied."""
+    backup = make(checkpoint)
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == checkpoint)
+    with pytest.raises(BackupRefused, match="is the root of a mounted file system"):
+        copying.restore(backup, checkpoint, silent, replace=True)
+    assert {each.name for each in checkpoint.parent.iterdir()} == {"backup", "checkpoint"}

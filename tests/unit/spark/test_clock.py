@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -15,9 +16,11 @@ from streaming.errors import JobFailed, KafkaUnavailable, NotWritten
 from streaming.spark import clock, positions
 from streaming.spark.clock import MARGIN_MS, Clock
 from tests.support.processes import eventually
+from tests.unit.spark.conftest import Files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from streaming.kafka.facts import Offsets
 
@@ -205,3 +208,23 @@ def test_a_clock_never_ends_silently(kafka: Kafka) -> None:
         assert eventually(lambda: running.has_failed)
     with pytest.raises(JobFailed, match=r"the clock of the job has stopped, .*: ZeroDivisionError: a defect\. Start"):
         running.check()
+
+
+@pytest.mark.parametrize(
+    ("note", "sent"), [(None, 0), (b'{"remind":false}', 0), (b'{"remind":true}', 1), (b"", 1), (b"[]", 1), (b"{}", 1)]
+)
+def test_alarms_are_written_again_if_the_note_says_so_or_cannot_be_read(
+    note: bytes | None, sent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that lost power may leave it empty; twice does no harm."""
+    producer = MagicMock()
+    producer.__enter__.return_value.send_all.return_value = 1
+    monkeypatch.setattr(clock, "CheckpointFiles", lambda *_: Files(tmp_path))
+    monkeypatch.setattr(clock, "Producer", lambda *_: producer)
+    monkeypatch.setattr(clock, "_reminders", lambda *_: iter(()))
+    if note is not None:
+        (tmp_path / clock.NOTE).write_bytes(note)
+    nothing: Any = None
+    clock.remind(nothing, settings())
+    clock.remind(nothing, settings())
+    assert producer.__enter__.return_value.send_all.call_count == sent
