@@ -119,8 +119,11 @@ class LagMeter:
         return {topic: max(0, read - first.get(topic, read)) / seconds for topic, read in last.items() if seconds > 0}
 
     def learn_newest(self, topic: str, partition: int, timestamp: float) -> None:
-        """Record the time of a record that was read, in seconds since the epoch."""
-        place = (topic, partition)
+        """Record the time of a record that was read, in seconds since the epoch.
+
+        A producer with a fast clock may have given it a time to come, which would hide the lag until then.
+        """
+        place, timestamp = (topic, partition), min(timestamp, self._now())
         self._newest[place] = max(timestamp, self._newest.get(place, timestamp))
 
     def look(self, ends: Offsets, read: Offsets) -> None:

@@ -20,6 +20,10 @@ LOOKS: dict[str, list[Look]] = {
         (1_000, [], {0: 500}, {}, InputLag(500, 0.0)),
         (1_010, [(0, 400.0)], {0: 500}, {0: 100}, InputLag(400, 610.0)),
     ],
+    "a record from the future hides no lag": [
+        (1_000, [(0, 9_000.0)], {0: 500}, {0: 100}, InputLag(400, 0.0)),
+        (1_090, [], {0: 500}, {0: 100}, InputLag(400, 90.0)),
+    ],
     "a partition that is read hides none that is not": [
         (1_000, [(0, 999.0), (1, 300.0)], {0: 5, 1: 5}, {0: 4, 1: 2}, InputLag(4, 700.0)),
     ],
