@@ -128,8 +128,8 @@ def prepare(*, local: bool) -> None:
     given = os.environ.get(_ARGUMENTS)
     if given is not None:
         os.environ[_ARGUMENTS] = kept = " ".join([*_options(given), _SHELL])
-        if kept != given:
-            log.warning("of %s only options of the form --conf NAME=VALUE are used; it was %r", _ARGUMENTS, given)
+        if kept != given:  # not its text, which may hold passwords
+            log.warning("of %s only options of the form --conf NAME=VALUE are used", _ARGUMENTS)
 
 
 def logs_json() -> bool:

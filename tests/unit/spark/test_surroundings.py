@@ -44,6 +44,7 @@ def test_a_local_job_works_in_its_own_python(
     ("given", "kept"),
     [
         ("--master yarn --packages a:b:1 pyspark-shell", "pyspark-shell"),
+        ("--packages a:b:1 --conf spark.password=hunter2", "--conf spark.password=hunter2 pyspark-shell"),
         ("", "pyspark-shell"),
         ("pyspark-shell", "pyspark-shell"),
         ("--conf spark.x=1 --conf 'spark.y=a b' pyspark-shell", "--conf spark.x=1 --conf 'spark.y=a b' pyspark-shell"),
@@ -57,6 +58,7 @@ def test_arguments_of_a_notebook_are_not_followed(
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
     assert prepared()["PYSPARK_SUBMIT_ARGS"] == kept
     assert ("PYSPARK_SUBMIT_ARGS" in caplog.text) == (given != kept)
+    assert "hunter2" not in caplog.text
 
 
 def spark_home(folder: Path, release: str) -> str:
