@@ -31,8 +31,8 @@ export function when(milliseconds) {
   return h("time", { datetime: at.toISOString(), title: `here ${at.toLocaleString("en-GB", { timeZoneName: "short" })}` }, text);
 }
 
-// Makes invisible characters and characters that change the text direction visible.
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+// Makes visible: invisible characters, spaces other than U+0020, and characters that change the text direction.
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]|(?! )\p{Zs}/gu;
 
 export function shown(text) {
   if (text === "") return h("span", { class: "empty" }, "(empty)");
