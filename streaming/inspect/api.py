@@ -13,7 +13,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 
 from streaming.config import Settings, load
-from streaming.errors import NotPlaced
+from streaming.errors import NotPlaced, QuestionRefused
 from streaming.inspect.asking import ANSWER_SECONDS, BUCKET_KEYS, Inquirer, KeyAnswer
 from streaming.inspect.effects import DryRun
 from streaming.inspect.following import Chosen, UpdatesFollower
@@ -265,10 +265,19 @@ class Inspector:
                 question = None if page.cursor is None else replace(question, cursor=page.cursor)
 
     def _overview(self, question: Question) -> Overview:
-        return _overview(self._ask(question, BUCKET_KEYS).values())
+        """Return the parts of all buckets. A part that a bucket repeats counts once."""
+        found: list[Overview] = []
+        while True:
+            answers = [_read(Overview, answer.value) for answer in self._ask(question, BUCKET_KEYS).values()]
+            found += answers
+            cursors = [answer.cursor for answer in answers if answer.cursor is not None]
+            if not cursors:
+                return _together(found)
+            question = replace(question, cursor=min(cursors))
 
     def _ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
         """Query keys under a new id, and store the routing of the parents that answer."""
+        _check(question, keys)
         answers = self._inquirer.ask(replace(question, id=uuid4().hex), keys)
         for (parent, _), answer in answers.items():
             if parent != COORDINATOR:
@@ -289,10 +298,15 @@ class Inspector:
 
 
 def _overview(answers: Iterable[KeyAnswer]) -> Overview:
-    found = [_read(Overview, answer.value) for answer in answers]
+    return _together([_read(Overview, answer.value) for answer in answers])
+
+
+def _together(found: Collection[Overview]) -> Overview:
+    bindings = {each.group: each for part in found for each in part.bindings}
+    leases = {(each.group, each.client): each for part in found for each in part.leases}
     return Overview(
-        tuple(binding for each in found for binding in each.bindings),
-        tuple(lease for each in found for lease in each.leases),
+        tuple(bindings.values()),
+        tuple(leases.values()),
         max(each.clock for each in found),
         max(each.client_timeout_ms for each in found),
     )
@@ -335,6 +349,18 @@ def _only_parent(known: Overview, client: str, group: str | None) -> str:
         raise NotPlaced(f"the client {client!r} is in session on no parent topic: name one with --parent")
     shown = ", ".join(sorted(parents)[:_SHOWN])
     raise NotPlaced(f"the client {client!r} is in session on several parent topics: name one with --parent ({shown})")
+
+
+def _check(question: Question, keys: Collection[Key]) -> None:
+    """Raise `QuestionRefused` if a parent has no name, or a name cannot be sent as UTF-8."""
+    if sum(parent == COORDINATOR for parent, _ in keys) not in (0, len(BUCKET_KEYS)):
+        raise QuestionRefused("the name of the parent topic is empty")
+    names = question.client, question.group, question.topic, question.pattern, *(parent for parent, _ in keys)
+    for name in filter(None, names):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise QuestionRefused(f"the name {name!r} is not UTF-8") from None
 
 
 @cache

@@ -11,6 +11,7 @@ from matcher.dialects import get_dialect
 from streaming.config import Settings
 from streaming.kafka.options import for_librdkafka
 from streaming.kafka.reader import Span, TopicReader
+from streaming.records.op import Op
 from streaming.worker.inquiry.model import EventPlace
 from streaming.worker.inquiry.names import accepting
 
@@ -83,7 +84,7 @@ class UpdatesFollower:
                     update = orjson.loads(message.value() or b"")
                 except orjson.JSONDecodeError:
                     continue
-                if isinstance(update, dict) and "op" in update and accepts(update):
+                if _is_update(update) and accepts(update):
                     yield update
 
     def _blocks(self, *, to_end: bool) -> Iterator[list[Message]]:
@@ -94,6 +95,17 @@ class UpdatesFollower:
         self._reader.start(self._starts)
         while True:
             yield self._reader.poll(0.2)
+
+
+def _is_update(value: Any) -> bool:
+    """Return True if a value has the fields of an update; another topic may have been named."""
+    return (
+        isinstance(value, dict)
+        and value.get("op") in tuple(Op)
+        and all(isinstance(value.get(name, ""), str) for name in ("parentTopic", "group", "clientId", "liteTopic"))
+        and isinstance(value.get("source", {}), dict)
+        and all(isinstance(entry, str) for entry in value.get("patterns") or ())
+    )
 
 
 def first_offset(span: Span, offset: int | None) -> int:

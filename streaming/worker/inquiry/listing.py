@@ -66,8 +66,8 @@ def clients(state: ShardState, question: Question) -> Page[ClientFacts]:
 
 def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
     """Return a page of the groups that have an event or a client on a shard."""
-    counts = Counter(key.group for key in state.clients)
-    names = dict.fromkeys([*state.groups, *counts])
+    counts = Counter(key.group for key in state.clients.present)
+    names = dict.fromkeys([*state.groups, *(key.group for key in state.clients)])
     accepts = accepting(question.pattern, question.dialect)
 
     def length(name: str) -> int:
@@ -173,7 +173,7 @@ def _accepts_client(question: Question, *, pattern: bool = True) -> Callable[[An
 
 def overview(state: CoordinatorState, question: Question, client_timeout_ms: int) -> Overview:
     """Return the state of the group and the client of a question in a bucket."""
-    group, client, limit = question.group, question.client, question.limit
+    group, client = question.group, question.client
     bindings = (
         BindingFacts(name, bound.parent, _event_place(Stream.GROUPS, bound.place))
         for name, bound in state.bindings.items()
@@ -184,12 +184,17 @@ def overview(state: CoordinatorState, question: Question, client_timeout_ms: int
         for key, (parents, place, _) in state.leases.items()
         if group in (None, key.group) and client in (None, key.client_id)
     )
-    return Overview(
-        tuple(fitting(islice(bindings, limit), lambda each: len(each.group), PAGE_CHARACTERS)),
-        tuple(fitting(islice(leases, limit), _length, PAGE_CHARACTERS)),
-        state.clock,
-        client_timeout_ms,
-    )
+    bound, next_bound = _part(bindings, question, lambda each: len(each.group) + len(each.parent))
+    leased, next_leased = _part(leases, question, _length)
+    cursors = [each for each in (next_bound, next_leased) if each is not None]
+    return Overview(bound, leased, state.clock, client_timeout_ms, min(cursors, default=None))
+
+
+def _part(things: Iterable[K], question: Question, length: Callable[[K], int]) -> tuple[tuple[K, ...], int | None]:
+    """Return the items from the cursor on, up to the limits, and the cursor of the next part."""
+    found = list(islice(things, question.cursor, question.cursor + question.limit + 1))
+    part = tuple(fitting(found[: question.limit], length, PAGE_CHARACTERS))
+    return part, question.cursor + len(part) if len(part) < len(found) else None
 
 
 def _length(lease: LeaseFacts) -> int:

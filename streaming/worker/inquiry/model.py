@@ -251,12 +251,14 @@ class Overview:
     Attributes:
         clock: time of the last tick, in milliseconds since the epoch.
         client_timeout_ms: time without requests after which a client is ended; 0 for never.
+        cursor: place from which both lists continue; None at their end.
     """
 
     bindings: tuple[BindingFacts, ...]
     leases: tuple[LeaseFacts, ...]
     clock: int
     client_timeout_ms: int
+    cursor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

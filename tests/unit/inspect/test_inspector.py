@@ -246,3 +246,36 @@ def test_lists_are_printed_in_words() -> None:
     assert wording.list_end(3, 9, more=True) == "3 shown, of 9; --all shows all, --limit more of them"
     (page,) = wording.chosen(inspector.leases(), "group", Filter("h"))
     assert [item.group for item in page.items] == ["h"]
+
+
+def test_all_leases_and_bindings_are_listed_in_several_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All clients of a group are in one bucket, whose answer has a limit."""
+    monkeypatch.setattr("streaming.worker.inquiry.listing.PAGE_CHARACTERS", 40)
+    clients = [asks("x", clientId=f"client-{number}", group=f"g{number % 2}") for number in range(40)]
+    elsewhere = asks("x", topic="q", clientId="the-last", group="g1")
+    inspector = inspector_after(*(group(f"b{number}") for number in range(30)), *clients, elsewhere)
+    leases = [(each.group, each.client) for each in inspector.leases()]
+    assert len(leases) == len(set(leases)) == 41
+    assert len(inspector.leases(group="g1")) == 21
+    assert {each.group for each in inspector.bindings()} == {f"b{number}" for number in range(30)}
+    assert inspector.parents() == ["p", "q"]
+
+
+@pytest.mark.parametrize("parent", ["", "\udcff"])
+def test_a_parent_without_a_name_is_refused(parent: str) -> None:
+    """An empty name is that of the coordinator, and a lone surrogate comes from an argument that is no UTF-8."""
+    inspector = inspector_after(group(), asks("*__1"), *TOPICS)
+    for ask in (inspector.topics, inspector.clients, inspector.groups, inspector.subscriptions):
+        with pytest.raises(QuestionRefused, match=r"is empty|is not UTF-8"):
+            list(ask(parent))
+    with pytest.raises(QuestionRefused, match=r"is empty|is not UTF-8"):
+        inspector.explain("c", "a__1", parent=parent)
+    with pytest.raises(QuestionRefused, match="is not UTF-8"):
+        inspector.explain("\udcff", "a__1", parent="p")
+
+
+def test_a_client_that_has_left_is_not_counted_in_its_group() -> None:
+    """Its version is kept for a week."""
+    leaves = asks(clientId="d", version=2, action="COMPLETE_REMOVE")
+    inspector = inspector_after(group(), asks("*__1"), asks("*__1", clientId="d", version=1), leaves)
+    assert [item.clients for page in inspector.groups("p") for item in page.items] == [1]

@@ -1,5 +1,6 @@
 """What is sent and followed by hand: told apart, checked, chosen, and shown in words."""
 
+import json
 import re
 from typing import Any
 
@@ -218,3 +219,12 @@ def test_tail_prints_by_the_template() -> None:
     kafka = ("--bootstrap-servers", simulated.address, "--updates", TOPIC)
     result = CliRunner().invoke(main, ["tail", *kafka, "--once", "--format", r"{op}\t{cause}\t{source}"])
     assert (result.exit_code, result.stdout) == (0, "ADD\tSUBSCRIBED\tlite-topic-events[0]@7\n" * 2)
+
+
+@pytest.mark.parametrize("value", [{"op": "c", "after": {}}, {"op": ["ADD"]}, {"op": "ADD", "source": "x"}, [1]])
+def test_tail_skips_the_records_of_another_topic(value: Any) -> None:
+    """Such as those of a topic of change data, whose records have an `op` too."""
+    simulated = Simulated()
+    simulated.write((b"key", json.dumps(value).encode()), partition=0)
+    result = CliRunner().invoke(main, ["tail", "--bootstrap-servers", simulated.address, "--updates", TOPIC, "--once"])
+    assert (result.exit_code, result.stdout, result.exception) == (0, "", None)
