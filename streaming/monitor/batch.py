@@ -214,8 +214,9 @@ class ShardSizes:
 
     def largest(self) -> dict[str, dict[int, ShardSize]]:
         """Return the shards of the parents with the most topics."""
-        names = sorted(self._topics, key=lambda name: (-self._topics[name], name))[:SHOWN_PARENTS]
-        return {name: dict(sorted(self._shards[name].items())) for name in names}
+        topics = dict(self._topics)  # a micro-batch may remove a parent meanwhile: its look-up would add it again
+        names = sorted(topics, key=lambda name: (-topics[name], name))[:SHOWN_PARENTS]
+        return {name: dict(sorted(self._shards.get(name, {}).items())) for name in names}
 
 
 def skew(shards: dict[int, ShardSize]) -> float:

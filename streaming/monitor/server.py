@@ -91,9 +91,12 @@ def routes(registry: CollectorRegistry, health: Health, *, local: bool = False) 
         return JSONResponse({"error": "this address answers to localhost only"}, 403)
 
     async def metrics(request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
         if refused := refusal(request):
             return refused
+        try:
+            encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        except (TypeError, ValueError):  # a version that is no number
+            encode, content_type = choose_encoder("")
         text = await anyio.to_thread.run_sync(encode, registry, limiter=threads)
         return Response(text, headers={"Content-Type": content_type})
 

@@ -184,3 +184,11 @@ def test_memory_is_measured_by_kind_of_process() -> None:
         assert measured(child.pid).keys() <= {"driver"}
         child.kill()
     assert measured(2**22 + 1) == {}
+
+
+def test_a_look_at_the_sizes_does_not_bring_a_parent_back() -> None:
+    """A scrape may find the name of a parent that a micro-batch is removing."""
+    sizes = ShardSizes()
+    sizes._topics["p"] = 1  # its shards are gone already
+    assert sizes.largest() == {"p": {}}
+    assert not sizes._shards

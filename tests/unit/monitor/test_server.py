@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
 
 from streaming.config import Address, parse_address
 from streaming.errors import ConfigInvalid
@@ -92,3 +94,10 @@ def test_the_token_comes_from_a_file_or_from_the_environment(tmp_path: Path, mon
     file.write_text("short")
     with pytest.raises(ConfigInvalid, match="has 5 characters, but needs at least 16"):
         read_token(file)
+
+
+@pytest.mark.parametrize("accept", ["text/plain;version=1.x", "application/openmetrics-text;version=a.b"])
+def test_a_malformed_accept_header_gets_the_metrics_as_text(accept: str) -> None:
+    app = Starlette(routes=routes(CollectorRegistry(), Health(1)))
+    answer = TestClient(app).get("/metrics", headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "text/plain")
