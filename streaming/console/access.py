@@ -142,7 +142,10 @@ async def form_token(request: Request) -> str:
         body += chunk
         if len(body) > _FORM_BYTES:
             return ""
-    fields = parse_qs(body.decode(errors="replace"), max_num_fields=8)
+    try:
+        fields = parse_qs(body.decode(errors="replace"), max_num_fields=8)
+    except ValueError:  # too many fields
+        return ""
     return fields.get("token", [""])[0]
 
 

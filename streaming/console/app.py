@@ -50,6 +50,9 @@ MAX_STREAMS: Final = 64
 _AT_ONCE: Final = 200
 """Maximum number of changes per event. The event also contains the number of omitted changes."""
 
+_MAX_DIGITS: Final = 18
+"""Maximum number of digits of the number of an event."""
+
 _LOOK_SECONDS: Final = 0.25
 _STATE_SECONDS: Final = 1.0
 _BEAT_SECONDS: Final = 15.0
@@ -321,9 +324,10 @@ class ChangeStream:
         """Stream the changes from now, or after the last event that the browser has received."""
         if self.open >= MAX_STREAMS:
             return JsonAnswer({"error": f"{MAX_STREAMS} pages already follow the changes"}, 503, {"Retry-After": "10"})
-        self.open += 1  # before the response starts, to include concurrent requests
         run, _, number = request.headers.get("last-event-id", "").partition("-")
-        seen = int(number) if run == self._run and number.isascii() and number.isdigit() else None
+        is_number = number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS
+        seen = int(number) if run == self._run and is_number else None
+        self.open += 1  # before the response starts, to include concurrent requests
         events = self._events(self._relation.changes.last if seen is None else seen)
         return _Stream(self, events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 

@@ -169,3 +169,9 @@ def test_it_can_be_mounted_below_a_path(sources: ConsoleSources) -> None:
     assert "Path=/console/" in answer.headers["set-cookie"]
     assert client.cookies.get(COOKIE) is not None
     assert client.get("/console/api/parents").status_code == 200
+
+
+def test_a_form_of_many_fields_is_a_wrong_token(guarded: TestClient) -> None:
+    """It is no error of the server: nobody has brought the token yet."""
+    answer = guarded.post("/login", data={f"field{number}": "1" for number in range(9)})
+    assert answer.status_code == 403

@@ -136,3 +136,11 @@ def test_streams_end_with_the_server(live: LiveRelation) -> None:
             await asyncio.wait_for(anext(following), 60)
 
     asyncio.run(story())
+
+
+def test_a_malformed_last_event_takes_no_stream(still: LiveRelation) -> None:
+    """A number of too many digits is that of no event; the stream begins now, and ends."""
+    stream = ChangeStream(sources_of(still))
+    answer = asyncio.run(stream.follow(request(f"{stream._run}-{'9' * 5_000}")))
+    assert isinstance(answer, StreamingResponse)
+    assert stream.open == 1
