@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 from streaming.cli import output
 from streaming.cli.root import (
     FILE,
+    Seconds,
     combined,
     connection_options,
     dialect_option,
@@ -20,6 +21,7 @@ from streaming.cli.root import (
     topic_events_option,
     verbose_option,
 )
+from streaming.errors import ReexpandError
 from streaming.printable import counted
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ _watch_options = combined(
     "--exclude", multiple=True, metavar="PATTERN", help="No Kafka topic that one of these matches; repeatable."
 )
 @dialect_option("Dialect of --include and --exclude.", "nats")
-@click.option("--interval", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between polls.")
+@click.option("--interval", type=Seconds(0.05), default=0.5, show_default=True, help="Seconds between polls.")
 @_watch_options
 def watch_kafka(topic_events: str | None, *, as_json: bool, **given: Any) -> None:
     """Announce births and deaths of Kafka topics.
@@ -196,7 +198,7 @@ def schema(name: str | None, *, avro: bool, as_json: bool, folder: Path | None) 
     """Print the schema of a record, or all names.
 
     Schemas are JSON Schema (draft 2020-12). The name `asyncapi` is the AsyncAPI
-    document of all topics and records. Exit code 2 if there is no such schema.
+    document of all topics and records. Exit code 1 if a file cannot be written, 2 if there is no such schema.
 
     \b
     Example:
@@ -212,9 +214,12 @@ def schema(name: str | None, *, avro: bool, as_json: bool, folder: Path | None) 
     if name is not None and folder is not None:
         raise click.UsageError("--folder writes all schemas: leave NAME out")
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
         for file, content in schemas.files().items():
-            (folder / file).write_bytes(content)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_bytes(content)
+            except OSError as error:
+                raise ReexpandError(f"{folder / file} cannot be written: {error.strerror}") from None
             click.echo(folder / file)
     elif name is None:
         _list_schemas(as_json=as_json)

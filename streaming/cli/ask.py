@@ -12,6 +12,7 @@ import click
 
 from streaming.cli import output, root
 from streaming.cli.root import combined, connection_options, json_option, kept, kept_option, main
+from streaming.errors import Rejected
 from streaming.printable import printable
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ asking_options = combined(
     connection_options,
     question_options,
     kept_option(
-        "--timeout", type=click.FloatRange(0.1), default=10, show_default=True,
+        "--timeout", type=root.Seconds(0.1), default=10, show_default=True,
         help="Timeout of the job's response, in seconds.",
     ),
 )  # fmt: skip
@@ -150,7 +151,10 @@ def explain(
     from streaming.records.parsing import parse_lmq_name
 
     if topic.startswith(LMQ_PREFIX):
-        named, topic = parse_lmq_name(topic)
+        try:
+            named, topic = parse_lmq_name(topic)
+        except Rejected as rejected:
+            raise click.BadParameter(str(rejected), param_hint="--topic") from None
         parent = parent or named
     with inspector() as job:
         found = job.explain(client, topic, parent=parent, group=group)
@@ -163,7 +167,7 @@ def explain(
 
 
 @main.command()
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", type=root.InputFile(), default="-")
 @kind_option
 @lines_option
 @asking_options
@@ -211,7 +215,7 @@ def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool
     help="Start with the first update after this time: an age such as 90s, 15m, 2h or 7d, or 2026-01-31T12:00:00Z.",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="Stop at the end of the topic. Starts at its beginning by default.")
-@click.option("--count", type=click.IntRange(1), help="Stop after this number of updates.")
+@click.option("--count", type=root.COUNT, help="Stop after this number of updates.")
 @click.option(
     "--format", "form", type=_template, metavar="TEMPLATE",
     help=r"Print each update by a template of its fields, such as '{op:<6} {clientId}\t{liteTopic}'.",

@@ -11,7 +11,7 @@ import click
 from streaming.cli import output
 from streaming.cli.ask import asking_options, check_pattern, inspector, lines_option
 from streaming.cli.local import topics
-from streaming.cli.root import combined, dialect_option, main
+from streaming.cli.root import COUNT, Seconds, combined, dialect_option, main
 
 if TYPE_CHECKING:
     from streaming.inspect import Inspector, Page
@@ -104,10 +104,10 @@ _list_options = combined(
     click.option("--parent", help="Parent topic."),
     click.option("--pattern", help="Only items with an equal or matching name."),
     dialect_option("Dialect of --pattern."),
-    click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum of shown items."),
+    click.option("--limit", type=COUNT, default=100, show_default=True, help="Maximum of shown items."),
     click.option("--all", "everything", is_flag=True, help="Show all items."),
     lines_option,
-    click.option("--watch", type=click.FloatRange(0.2), help="Refresh the list at this interval in seconds."),
+    click.option("--watch", type=Seconds(0.2), help="Refresh the list at this interval in seconds."),
     asking_options,
 )
 _who_options = combined(

@@ -87,7 +87,7 @@ def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple
 @main.group(invoke_without_command=True)
 @connection_options
 @click.option(
-    "--partitions", type=click.IntRange(1), default=1, show_default=True,
+    "--partitions", type=click.IntRange(1, 100_000), default=1, show_default=True,
     help="Number of partitions of each new Kafka topic.",
 )  # fmt: skip
 @click.option("--fix", is_flag=True, help="Fix unsuitable settings of existing Kafka topics.")

@@ -25,6 +25,37 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class Seconds(click.FloatRange):
+    """A time in seconds of at most a day, which every clock takes."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__(least, 86_400)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; unlike a range of click, reject `nan`."""
+        found: float = super().convert(value, param, ctx)
+        if found != found:  # noqa: PLR0124 - true of nan only
+            self.fail("nan is not a time.", param, ctx)
+        return found
+
+
+class InputFile(click.File):
+    """A file that is read as bytes; - is standard input."""
+
+    def __init__(self) -> None:
+        super().__init__("rb")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Open the file, or report a closed standard input."""
+        if value == "-" and sys.stdin is None:
+            self.fail("standard input is closed.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+COUNT: Final = click.IntRange(1, 2**31 - 1)
+"""A number of items."""
+
 HOME: Final = Path(".reexpand")
 """Default data folder of the local broker and the demo."""
 

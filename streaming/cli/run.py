@@ -176,11 +176,11 @@ def console(
 @main.command()
 @root.kafka_options
 @click.option(
-    "--topics", "topics_file", type=click.File("rb"), metavar="FILE",
+    "--topics", "topics_file", type=root.InputFile(), metavar="FILE",
     help="Topic events to read instead of Kafka, one per line; - is standard input.",
 )  # fmt: skip
 @click.option(
-    "--patterns", "patterns_file", type=click.File("rb"), metavar="FILE",
+    "--patterns", "patterns_file", type=root.InputFile(), metavar="FILE",
     help="With --topics: subscription events, one per line, whose entries count as patterns.",
 )  # fmt: skip
 @click.option(

@@ -7,7 +7,7 @@ import click
 from matcher.dialects import POLICIES
 from streaming.cli import output
 from streaming.cli.ask import asking_options, inspector, job_settings, kind_option, lines_option, read_record, stream
-from streaming.cli.root import combined, dialect_option, main
+from streaming.cli.root import InputFile, combined, dialect_option, main
 from streaming.printable import counted
 
 _ACTIONS = {
@@ -183,7 +183,7 @@ def send_group(
 
 
 @send.command("record")
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", type=InputFile(), default="-")
 @kind_option
 @_sending_options
 def send_record(*, file: IO[bytes], kind: str | None, **how: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import click
 
 from streaming.cli import context, output
-from streaming.cli.root import combined, json_option, main
+from streaming.cli.root import Seconds, combined, json_option, main
 from streaming.errors import Unanswered
 from streaming.monitor.health import Condition
 
@@ -118,18 +118,20 @@ class JobServer(NamedTuple):
         """Return the status and the text of a response."""
         from http.client import HTTPConnection, HTTPException
 
-        connection = HTTPConnection(*self.address, timeout=self.timeout)
+        connection = None
         try:
+            connection = HTTPConnection(*self.address, timeout=self.timeout)
             access = {} if token is None else {"Authorization": f"Bearer {token}"}
             connection.request("GET", path, headers={"Accept": "text/plain", **access})
             response = connection.getresponse()
             return response.status, response.read(_LONGEST).decode(errors="replace")
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, UnicodeError) as error:  # the latter for a host that is no name
             raise Unanswered(
                 f"no job answers at {self.address}: {error}. Check that it runs, and that --http is its `http` setting"
             ) from None
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
 
 
 def _address(text: str) -> "Address":
@@ -245,7 +247,7 @@ job_options = combined(
         help="Address of the job's metrics and health. Environment variable: REEXPAND_HTTP.",
     ),
     click.option(
-        "--timeout", type=click.FloatRange(0.1), default=5, show_default=True, metavar="SECONDS",
+        "--timeout", type=Seconds(0.1), default=5, show_default=True, metavar="SECONDS",
         help="Timeout of each response.",
     ),
 )  # fmt: skip
@@ -255,11 +257,11 @@ job_options = combined(
 @main.command()
 @job_options
 @click.option(
-    "--max-lag", type=click.FloatRange(0), metavar="SECONDS",
+    "--max-lag", type=Seconds(0), metavar="SECONDS",
     help="Also exit with 3 if an unread record is older. [default: when the job counts as catching up, at 60]",
 )  # fmt: skip
 @click.option(
-    "--interval", type=click.FloatRange(0), default=2, show_default=True, metavar="SECONDS",
+    "--interval", type=Seconds(0), default=2, show_default=True, metavar="SECONDS",
     help="Time over which rates are measured; 0: no rates.",
 )  # fmt: skip
 @json_option("Print one JSON object.")

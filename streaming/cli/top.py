@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from streaming.cli import context, output
-from streaming.cli.root import FILE, json_option, main
+from streaming.cli.root import COUNT, FILE, Seconds, json_option, main
 from streaming.cli.status import JobServer, figures, job_options, screen
 from streaming.errors import ConfigInvalid, Unanswered
 from streaming.printable import printable
@@ -119,11 +119,11 @@ def _refresh(screens: Iterator[str]) -> None:
 @main.command()
 @job_options
 @click.option(
-    "--interval", type=click.FloatRange(0.2), default=2, show_default=True, metavar="SECONDS",
+    "--interval", type=Seconds(0.2), default=2, show_default=True, metavar="SECONDS",
     help="Time between screens, over which rates are measured.",
 )  # fmt: skip
 @click.option(
-    "-n", "--count", type=click.IntRange(1), metavar="N",
+    "-n", "--count", type=COUNT, metavar="N",
     help="Stop after this number of screens. [default: no limit on a terminal and with --json, otherwise 1]",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="Stop after the first screen.")

@@ -42,7 +42,7 @@ _IF_RESTORED: Final = (
 _SOURCE: Final = re.compile(r'"source":\{"topic":"([\w.-]+)","partition":(\d+),"offset":(\d+),')
 """Source in the JSON of an update; quotes within JSON strings are escaped, so nothing else looks like it."""
 
-_PLACE: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})\[(\d+)\]@(\d+)(?:#(\d+))?")
+_PLACE: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})\[(\d{1,19})\]@(\d{1,19})(?:#(\d{1,19}))?")
 
 _MISSPELT: Final = 0.9
 """Similarity, as `difflib` measures it, from which the name of a missing topic counts as misspelt."""

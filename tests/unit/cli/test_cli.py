@@ -208,3 +208,28 @@ def test_an_error_is_a_line_of_the_log_where_that_is_json(caplog: pytest.LogCapt
         assert caplog.messages.pop().startswith("bootstrap_servers is required")
         caplog.clear()
     assert CliRunner().invoke(main, ["run"]).stderr.startswith("Error: bootstrap_servers is required")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["status", "--http", "127.0.0.1:1", "--timeout", "nan"], 2),
+        (["status", "--http", "127.0.0.1:1", "--timeout", "inf"], 2),
+        (["status", "--http", "a b:80"], 1),
+        (["status", "--http", f"{'a' * 70}:80"], 1),
+        (["top", "--interval", "nan"], 2),
+        (["top", "-n", "99999999999999999999"], 2),
+        (["topics", "list", "--bootstrap-servers", "127.0.0.1:1", "--watch", "nan"], 2),
+        (["topics", "list", "--bootstrap-servers", "127.0.0.1:1", "--limit", "99999999999999999999"], 2),
+        (["topics", "--bootstrap-servers", "127.0.0.1:1", "--partitions", "300000"], 2),
+        (["tail", "--bootstrap-servers", "127.0.0.1:1", "--count", "99999999999999999999"], 2),
+        (["explain", "--bootstrap-servers", "127.0.0.1:1", "--client", "c", "--topic", "%LMQ%$a"], 2),
+        (["dlq", "show", "--bootstrap-servers", "127.0.0.1:1", f"a[0]@{'9' * 5_000}"], 2),
+        (["schema", "--folder", "/dev/null/x"], 1),
+    ],
+)
+def test_a_value_that_cannot_be_is_a_sentence(words: list[str], code: int) -> None:
+    result = CliRunner().invoke(main, words)
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == code
+    assert "Error: " in result.stderr
