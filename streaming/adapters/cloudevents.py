@@ -47,6 +47,8 @@ _STRUCTURED: Final = "application/cloudevents"
 _STRUCTURED_JSON: Final = (_STRUCTURED, f"{_STRUCTURED}+json")
 _RECORDS_AT_ONCE = 1_000
 _REQUEST_SECONDS = 30.0
+_MAX_BYTES = 1_048_588
+"""Default limit of Kafka's topics; above librdkafka's, which is below that of other clients."""
 
 
 class Converted(NamedTuple):
@@ -66,25 +68,37 @@ def to_input(headers: Mapping[str, bytes], value: bytes | None) -> Converted:
         NotConverted: the record is no CloudEvent, or the event is no input of the job.
     """
     is_binary = not _is_structured(headers)
-    if depth(value or b"") > MAX_DEPTH:
-        raise NotConverted(f"its JSON nests deeper than {MAX_DEPTH} levels")
+    plain = value or b""
+    _check_depth(plain)
+    # Other headers are not of the event, and may hold any bytes.
+    own = {name: text for name, text in headers.items() if name.lower().startswith((kafka.CE_PREFIX, "content-type"))}
     try:
-        message = kafka.KafkaMessage(dict(headers), None, value or b"")
+        message = kafka.KafkaMessage(own, None, plain)
         event = (kafka.from_binary if is_binary else kafka.from_structured)(message, JSONFormat())
-    except (BaseCloudEventException, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (BaseCloudEventException, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise NotConverted(f"invalid CloudEvent: {error}") from None
     kind = event.get_type()
     if kind not in INPUTS:
         raise NotConverted(f"its type is {kind!r}; expected {', '.join(INPUTS)}")
     data = event.get_data()
+    if not is_binary and isinstance(data, bytes):  # data_base64
+        plain = data
+        _check_depth(plain)
     try:
-        content = json.loads(value or b"") if is_binary else data
+        content = json.loads(plain) if is_binary or isinstance(data, bytes) else data
     except ValueError as error:
         raise NotConverted(f"its data is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise NotConverted("its data is not a JSON object")
-    plain = (value or b"") if is_binary else json.dumps(content, separators=(",", ":")).encode()
-    return Converted(INPUTS[kind], key_of(content) or "", plain)
+    if not is_binary and not isinstance(data, bytes):
+        # Escapes would multiply the size. A lone surrogate stays one, for the job to reject.
+        plain = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
+    return Converted(INPUTS[kind], (key_of(content) or "").encode(errors="replace").decode(), plain)
+
+
+def _check_depth(text: bytes) -> None:
+    if depth(text) > MAX_DEPTH:
+        raise NotConverted(f"its JSON nests deeper than {MAX_DEPTH} levels")
 
 
 def _is_structured(headers: Mapping[str, bytes]) -> bool:
@@ -181,12 +195,16 @@ def emit(settings: Settings, options: BridgeOptions) -> int:
         is_update = message.topic() == settings.updates
         try:
             found = to_event(key, value, is_update=is_update, structured=options.structured)
-        except (ValueError, KeyError, TypeError) as error:
+        except (BaseCloudEventException, ValueError, KeyError, TypeError, OverflowError) as error:
             raise NotConverted(f"not a record of the job: {error!r}") from None
         return Produced(options.topic, key, found.value, list(found.headers.items()))
 
     sources = [settings.updates, settings.dead_letters]
     return _Bridge(settings, options, f"reexpand-emit-{options.topic}").run(sources, [options.topic], convert)
+
+
+def _too_large(_: Message) -> Produced:
+    raise NotConverted("it is too large for Kafka")
 
 
 class _Bridge:
@@ -208,7 +226,14 @@ class _Bridge:
             Consumer, {**common, **own, "isolation.level": "read_committed", "enable.partition.eof": True}
         )
         self._producer = create(
-            Producer, {**common, "transactional.id": name, "partitioner": "murmur2_random", "linger.ms": 5}
+            Producer,
+            {
+                "message.max.bytes": _MAX_BYTES,
+                **common,
+                "transactional.id": name,
+                "partitioner": "murmur2_random",
+                "linger.ms": 5,
+            },
         )
         self._stop = threading.Event()
         self._count = 0
@@ -227,10 +252,17 @@ class _Bridge:
         except KafkaException as error:
             raise self._failed(self._why(self._behind(error.args[0]))) from None
         finally:
-            self._consumer.close()
+            self._leave()
             for number, handler in former.items():
                 signal.signal(number, handler)
         return self._count
+
+    def _leave(self) -> None:
+        """Close the consumer. Its `close` hangs for good if it meets an assignment (librdkafka issue 4884)."""
+        self._consumer.unsubscribe()
+        while self._consumer.poll(0.1) is not None:
+            pass
+        self._consumer.close()
 
     def _check(self, sources: Sequence[str], outputs: Sequence[str]) -> None:
         for needed in (*map(readable, sources), *map(writable, outputs)):
@@ -267,6 +299,7 @@ class _Bridge:
                 refused.append(error)
 
         producer.begin_transaction()
+        count = 0
         ends: dict[tuple[str, int], int] = {}
         for message in messages:
             place = message.topic() or "", message.partition() or 0
@@ -277,13 +310,25 @@ class _Bridge:
                 log.warning("skipped %s[%d]@%s: %s", *place, message.offset(), error)
                 continue
             topic, key, value, headers = record
-            produce(producer, topic, value, key, headers=headers, on_delivery=written)
-            self._count += 1
+            try:
+                produce(producer, topic, value, key, headers=headers, on_delivery=written)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise
+                refused.append(error.args[0])
+            count += 1
+        producer.flush(_REQUEST_SECONDS)
+        if any(error.code() == KafkaError.MSG_SIZE_TOO_LARGE for error in refused):
+            producer.abort_transaction(_REQUEST_SECONDS)
+            for message in messages:  # one by one, to find those that are too large
+                self._write([message], convert if len(messages) > 1 else _too_large)
+            return
         offsets = [TopicPartition(*place, offset) for place, offset in ends.items()]
         producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), _REQUEST_SECONDS)
         producer.commit_transaction(_REQUEST_SECONDS)
         if refused:
             raise self._failed(reason(refused[0]))
+        self._count += count
 
     def _ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
         """Return the end offset of each partition that has unconverted records."""

@@ -59,3 +59,24 @@ def test_events_become_inputs_and_outputs_become_events(streams: Streams, caplog
 def test_a_topic_that_is_not_there_is_said(streams: Streams) -> None:
     with pytest.raises(BridgeFailed, match="does not exist"):
         emit(streams.settings, BridgeOptions(uuid4().hex, once=True))
+
+
+@pytest.mark.parametrize("size", [1_010_000, 1_048_480])
+def test_a_record_that_an_input_cannot_take_is_passed_over(
+    streams: Streams, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    """Others follow it. The limit of librdkafka is lower than that of Java's producers and of the broker."""
+    events = f"{streams.prefix}-events"
+    create_topics(streams.bootstrap_servers, [TopicSpec(events, config={"max.message.bytes": "3000000"})])
+    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "message.max.bytes": 3_000_000})
+    attributes = {"type": "reexpand.topic-event", "source": "/test", "datacontenttype": "application/json"}
+    for number, pad in enumerate((0, 2_000_000, size, 0)):
+        data = {"event": "CREATED", "parentTopic": "orders", "liteTopic": f"t{number}", "pad": "x" * pad}
+        event = to_binary(CloudEvent(attributes, data), JSONFormat())
+        producer.produce(events, event.value, headers=list(event.headers.items()))
+    assert producer.flush(60) == 0
+    options = BridgeOptions(events, once=True)
+    fits = size < 1_040_000
+    assert accept(streams.settings, options) == 2 + fits
+    assert f"{events}[0]@1: it is too large" in caplog.text
+    assert accept(streams.settings, options) == 0

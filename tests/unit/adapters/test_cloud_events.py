@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from streaming.adapters.cloudevents import to_event, to_input
-from streaming.errors import NotConverted
+from streaming.errors import NotConverted, Rejected
+from streaming.records.parsing import parse_group_event
 from tests.support.update_records import key, value
 
 INPUTS = [
@@ -62,6 +64,33 @@ def test_any_other_content_type_is_binary_mode(content_type: bytes | None) -> No
     assert (found.key, found.value) == ("b", twice)
 
 
+@pytest.mark.parametrize("structured", [True, False])
+def test_a_name_that_is_no_text_is_left_to_the_job(*, structured: bool) -> None:
+    """JSON may escape half a character, which no key can hold."""
+    event = message("group-event", {"group": "\ud800", "attributes": {}}, structured=structured)
+    found = to_input(event.headers, event.value)
+    assert found.key == "?"
+    with pytest.raises(Rejected):
+        parse_group_event(found.value)
+
+
+def test_data_may_be_base64() -> None:
+    whole = {"specversion": "1.0", "type": "reexpand.group-event", "source": "/t", "id": "1"}
+    data = b'{"group": "g",  "attributes": {}}'
+    value = json.dumps({**whole, "data_base64": b64encode(data).decode()}).encode()
+    assert to_input({"content-type": b"application/cloudevents+json"}, value) == ("group_events", "g", data)
+
+
+def test_headers_of_others_may_hold_any_bytes() -> None:
+    made = message("group-event", {"group": "g"}, structured=False)
+    assert to_input({**made.headers, "trace": b"\xff"}, made.value).key == "g"
+
+
+def test_a_structured_event_does_not_grow() -> None:
+    made = message("group-event", {"group": "ü" * 1_000, "attributes": {}}, structured=True)
+    assert len(to_input(made.headers, made.value).value) < 2_100
+
+
 BINARY = message("group-event", {}, structured=False).headers
 FORMATS = ("application/cloudevents-batch+json", "application/cloudevents+avro")
 
@@ -79,6 +108,7 @@ FORMATS = ("application/cloudevents-batch+json", "application/cloudevents+avro")
         (KafkaMessage({}, None, b"no JSON"), "invalid CloudEvent"),
         (KafkaMessage({}, None, b'{"specversion": "1.0", "type": "reexpand.topic-event"}'), "invalid CloudEvent"),
         (KafkaMessage({}, None, b"[]"), "invalid CloudEvent"),
+        (KafkaMessage({**BINARY, "ce_time": b"9999-12-31T24:00:00Z"}, None, b"{}"), "invalid CloudEvent"),
         (KafkaMessage({}, None, b"[" * 5_000 + b"]" * 5_000), "its JSON nests deeper than 32 levels"),
         (KafkaMessage({"ce_specversion": b"1.0"}, None, b"[" * 5_000 + b"]" * 5_000), "its JSON nests deeper"),
         (
