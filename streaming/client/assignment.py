@@ -75,18 +75,21 @@ class KafkaAssignment:
         self._waiting: dict[Partition, float] = {}
         self._lock = threading.Lock()
         self._changed: set[str] = set()
+        self._deleted: set[str] = set()
         self._changed_at = self._unchanged_at = 0.0
         self._unknown = _UnknownTopics()
         self._retry_at = 0.0
         self._refresh_at = time.monotonic() + timing.refresh_seconds
 
-    def has_changed(self, topic: str) -> None:
-        """Note that the rows of a topic have changed; any thread may call this."""
+    def has_changed(self, topic: str, *, deleted: bool = False) -> None:
+        """Note that the rows of a topic have changed, or that it was deleted; any thread may call this."""
         with self._lock:
             self._changed_at = time.monotonic()
             if not self._changed:
                 self._unchanged_at = self._changed_at
             self._changed.add(topic)
+            if deleted:
+                self._deleted.add(topic)
 
     def is_due(self, now: float) -> bool:
         """Return True if `follow` has work to do."""
@@ -105,6 +108,8 @@ class KafkaAssignment:
         """
         with self._lock:
             changed, self._changed = self._changed, set()
+            deleted, self._deleted = self._deleted, set()
+        self._drop(deleted)
         changed |= self._unknown.take(now)
         if now >= self._refresh_at:
             self._refresh_at = now + self._timing.refresh_seconds
@@ -129,9 +134,16 @@ class KafkaAssignment:
             (self._new.add if row is not None and row.cause == _NEW else self._new.discard)(topic)
         for part in lost:
             self._waiting.pop(part, None)
-        self._offsets.end(lost & self._offsets.parts, all_processed=not self._committed_only)
+        self._offsets.end(lost & self._offsets.parts, all_processed=not self._committed_only, lenient=True)
         self._take_over(now)
         self._retry_at = now + self._timing.retry_seconds
+
+    def _drop(self, deleted: set[str]) -> None:
+        """Give up the partitions of deleted topics without a commit: new topics may have their names already."""
+        lost = {part for topic in deleted for part in self._share.change(topic, 0, ())[0]}
+        for part in lost:
+            self._waiting.pop(part, None)
+        self._offsets.end(lost & self._offsets.parts, commit=False)
 
     def lose(self) -> None:
         """Give up all partitions without a commit: the lease has ended, and other clients may read them."""

@@ -173,11 +173,14 @@ class KafkaOffsets:
         self._committed.update(starts)
         self._commit(starts, held=True, wait=False)
 
-    def end(self, parts: set[Partition], *, commit: bool = True, all_processed: bool = True) -> None:
+    def end(
+        self, parts: set[Partition], *, commit: bool = True, all_processed: bool = True, lenient: bool = False
+    ) -> None:
         """Stop reading partitions, and commit their positions.
 
         Partitions that another client reads meanwhile keep its offset. Without `commit` the offsets of the group stay
-        unchanged. Without `all_processed` only records that were committed before count.
+        unchanged. Without `all_processed` only records that were committed before count. With `lenient` no answer of
+        Kafka is no error: the next reader repeats the records that are not committed.
 
         Raises:
             NotCommitted: the group rejects the offsets.
@@ -194,17 +197,26 @@ class KafkaOffsets:
         if commit:
             try:
                 found = self.find(sorted(ends))
+                mine = {part for part, each in found.items() if each.held_by in (None, self._client_id)}
+                self._commit({part: ends[part] for part in mine}, held=False, wait=True)
             except KafkaException as error:
-                raise NotCommitted(self._sentence(error.args[0])) from None
-            mine = {part for part, each in found.items() if each.held_by in (None, self._client_id)}
-            self._commit({part: ends[part] for part in mine}, held=False, wait=True)
+                if not lenient or error.args[0].code() in _MEMBERS | REFUSED:
+                    raise NotCommitted(self._sentence(error.args[0])) from None
+                log.warning("%s", self._sentence(error.args[0]))
 
     def commit(self, *, wait: bool) -> None:
         """Commit processed records; only with `wait` raise `NotCommitted`."""
         changed = {part: self._processed[part] for part in self._changed}
         self._changed.clear()
         self._committed.update(changed)
-        self._commit(changed, held=True, wait=wait)
+        try:
+            self._commit(changed, held=True, wait=wait)
+        except KafkaException as error:
+            raise NotCommitted(self._sentence(error.args[0])) from None
+
+    def keep(self) -> None:
+        """Commit all offsets again: Kafka forgets those of a group without members a week after their commit."""
+        self._commit(self._committed, held=True, wait=False)
 
     def _commit(self, offsets: Mapping[Partition, int], *, held: bool, wait: bool) -> None:
         if not offsets:
@@ -219,10 +231,10 @@ class KafkaOffsets:
         except KafkaException as error:
             if error.args[0].code() in _GONE:  # librdkafka raises instead of answering if no partition is left
                 return
-            raise NotCommitted(self._sentence(error.args[0])) from None
+            raise
         for each in answers:
             if each.error is not None and each.error.code() not in _GONE:
-                raise NotCommitted(self._sentence(each.error))
+                raise KafkaException(each.error)
 
     def was_committed(self, error: KafkaError | None, answers: Sequence[TopicPartition]) -> None:
         """Handle the result of an asynchronous commit; failed offsets are committed again.

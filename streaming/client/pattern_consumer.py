@@ -36,6 +36,9 @@ log = logging.getLogger("reexpand.consumer")
 _SLICE_SECONDS = 0.05
 """Longest wait for records, in seconds, before the relation is checked again."""
 
+_KEEP_SECONDS = 3_600.0
+"""Seconds between two commits of all offsets, far below `offsets.retention.minutes`."""
+
 _MAX_CLIENT_ID = 1_000
 """Maximum number of characters in the id of a client, which is in the metadata of each committed offset."""
 
@@ -133,6 +136,7 @@ class PatternConsumer:
             self._subscription, self._offsets, timing, latest=latest, committed_only=auto_commit_seconds is None
         )
         self._commit_at = time.monotonic()
+        self._keep_at = self._commit_at + _KEEP_SECONDS
         self._requests = KafkaRequests(
             self._subscription,
             (names["subscription_events"], names["group_events"] if declare else None),
@@ -254,6 +258,9 @@ class PatternConsumer:
         if self._auto_commit_seconds is not None and now >= self._commit_at:
             self._commit_at = now + self._auto_commit_seconds
             self._offsets.commit(wait=False)
+        if now >= self._keep_at:
+            self._keep_at = now + _KEEP_SECONDS
+            self._offsets.keep()
         return now
 
     def _check(self) -> None:
@@ -298,7 +305,7 @@ class PatternConsumer:
 
     def _on_change(self, change: Change) -> None:
         """Note a change; the thread that reads the updates calls this."""
-        self._assignment.has_changed(change.row.lite_topic)
+        self._assignment.has_changed(change.row.lite_topic, deleted=change.row.cause == "TOPIC_DELETED")
 
 
 def _check_names(**names: str) -> None:

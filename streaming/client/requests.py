@@ -134,8 +134,7 @@ class KafkaRequests:
         self._alive_at = self._renewed_at = time.monotonic()
         self._due = threading.Event()
         self._stop = threading.Event()
-        if self._groups is not None:
-            self._send(self._groups, subscription.group_event())
+        self._is_declared = False
         self._renew()
         self._thread = threading.Thread(target=self._run, name=f"requests of {subscription.client_id}", daemon=True)
         self._thread.start()
@@ -177,12 +176,20 @@ class KafkaRequests:
                     self._renew()
 
     def _renew(self) -> None:
-        """Send the request; once Kafka acknowledges it, the lease counts from now."""
+        """Send the request; once Kafka acknowledges it, the lease counts from now.
+
+        The group event precedes it until Kafka acknowledges that: it may expire while no broker answers.
+        """
         asked_at = time.monotonic()
 
         def renewed() -> None:
             self._renewed_at = max(self._renewed_at, asked_at)
 
+        def declared() -> None:
+            self._is_declared = True
+
+        if self._groups is not None and not self._is_declared:
+            self._send(self._groups, self._subscription.group_event(), declared)
         self._send(self._requests, self._subscription.request(), renewed)
 
     def _send(self, topic: str, record: Mapping[str, Any], taken: Callable[[], None] = lambda: None) -> None:

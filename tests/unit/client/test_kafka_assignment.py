@@ -1,15 +1,18 @@
 """When a consumer acts upon changes: soon, together with those that follow, and not again and again."""
 
 import time
+from types import SimpleNamespace
 from typing import Any
-from unittest.mock import create_autospec
+from unittest.mock import call, create_autospec
 
 import pytest
 
 from streaming.client import Relation
 from streaming.client.assignment import KafkaAssignment, KafkaTiming, _UnknownTopics
-from streaming.client.offsets import KafkaOffsets
+from streaming.client.offsets import CommittedOffset, KafkaOffsets
 from streaming.client.requests import KafkaSubscription
+from streaming.kafka.reader import Partition
+from tests.support.update_records import add
 
 TIMING = KafkaTiming(settle_seconds=1, unsettled_seconds=3, refresh_seconds=100)
 
@@ -71,3 +74,25 @@ def test_a_topic_that_kafka_does_not_know_is_looked_for_ever_more_rarely() -> No
     unknown.forget("a.1")
     assert unknown.take(now + 1_000) == set()
     assert unknown.due_at > now + 1_000
+
+
+def test_a_deleted_topic_is_given_up_without_a_commit(clock: list[float]) -> None:
+    """A topic that is created again under its name meanwhile keeps its own offsets, and is taken over anew."""
+    offsets: Any = create_autospec(KafkaOffsets, instance=True)
+    part = Partition("a.1", 0)
+    offsets.describe.return_value = {"a.1": SimpleNamespace(error=None, partitions={0: None})}
+    offsets.find.return_value = {part: CommittedOffset(7, None)}
+    offsets.parts = set()
+    assignment = KafkaAssignment(KafkaSubscription("kafka", "g", "c", ("a.*",)), offsets, TIMING)
+    relation = Relation()
+    relation.apply(*add("a.1", client="c", parent="kafka"))
+    assignment.has_changed("a.1")
+    assignment.follow(relation, clock[0])
+    offsets.begin.assert_called_once_with({part: 7})
+    offsets.parts, offsets.find.return_value = {part}, {part: CommittedOffset(0, None)}
+    offsets.end.reset_mock()
+    assignment.has_changed("a.1", deleted=True)
+    assignment.has_changed("a.1")
+    assignment.follow(relation, clock[0])
+    assert offsets.end.call_args_list[0] == call({part}, commit=False)
+    offsets.begin.assert_called_with({part: 0})

@@ -75,3 +75,29 @@ def test_any_other_refusal_is_an_error() -> None:
     found, _ = offsets(KafkaError.GROUP_AUTHORIZATION_FAILED, "gone", "kept")
     with pytest.raises(NotCommitted, match="group"):
         found.commit(wait=True)
+
+
+def test_offsets_are_committed_again_so_that_kafka_does_not_forget_them() -> None:
+    found, group = offsets(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    found.commit(wait=True)
+    group.committed_offsets.clear()
+    found.keep()
+    assert sorted(group.committed_offsets) == [("gone", 5), ("kept", 5)]
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+def test_a_partition_can_be_given_up_while_kafka_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, *, lenient: bool
+) -> None:
+    found, group = offsets(KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def committed(*_: Any, **__: Any) -> Any:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    monkeypatch.setattr(group, "committed", committed)
+    if lenient:
+        found.end({PART}, lenient=True)
+    else:
+        with pytest.raises(NotCommitted, match="Timed out"):
+            found.end({PART})
+    assert found.parts == {OTHER}
