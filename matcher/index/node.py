@@ -44,19 +44,20 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         """Return the next node for a pattern segment, if there is one."""
         return self.one if segment is ONE else self.get(str(segment))
 
-    def grow(self, segments: Sequence[Segment]) -> Node[V]:
-        """Return the node at the end of `segments`; create missing nodes on the way."""
-        node = self
+    def grow(self, segments: Sequence[Segment]) -> tuple[Node[V], int]:
+        """Return the node at the end of `segments`, and the number of missing nodes that were created on the way."""
+        node, grown = self, 0
         for segment in segments:
             following = node.child(segment)
             if following is None:
                 following = Node()
+                grown += 1
                 if segment is ONE:
                     node.one = following
                 else:
                     node[str(segment)] = following
             node = following
-        return node
+        return node, grown
 
     def path(self, segments: Sequence[Segment]) -> list[Node[V]]:
         """Return this node and the nodes along `segments`, as far as they exist."""
@@ -94,6 +95,10 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         if self.rest is None:
             self.rest = {}
         return self.rest
+
+    def has(self, pattern: Pattern) -> bool:
+        """Return True if a pattern of more than `MAX_DEPTH` segments has entries below this node."""
+        return self.long is not None and (pattern.text, pattern.policy) in self.long
 
     def below(self) -> Iterator[Entries[V]]:
         """Yield the entries of this node and of all nodes below it."""

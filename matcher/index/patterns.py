@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from matcher.dialects import get_dialect
 from matcher.index.node import MAX_DEPTH, Entries, Key, Node, V, discard
-from matcher.pattern import BLOCK_BITS, Automaton, Pattern, Tail, bits_of
+from matcher.pattern import BLOCK_BITS, ONE, Automaton, Pattern, Tail, bits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +32,9 @@ class PatternIndex(Generic[V]):
     Args:
         dialect: dialect of all patterns, by name or one of your own.
         allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
+
+    Attributes:
+        nodes: number of nodes of the tries, some 200 bytes each.
     """
 
     def __init__(self, dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False) -> None:
@@ -46,6 +49,8 @@ class PatternIndex(Generic[V]):
         self._inner: _InnerPatterns[V] = _InnerPatterns()
         self._size = 0
         self._prefix_count = 0  # pairs in the second trie
+        self._long_segments = 0  # of different patterns that go on below the tries
+        self.nodes = 0
 
     def __len__(self) -> int:
         """Return the number of (pattern, value) pairs."""
@@ -60,6 +65,11 @@ class PatternIndex(Generic[V]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} dialect={self._dialect.name!r} len={self._size}>"
+
+    @property
+    def separate_segments(self) -> tuple[int, int]:
+        """Segments of patterns of more than `MAX_DEPTH`, some 60 bytes each, and of those with inner `**`, some 250."""
+        return self._long_segments, self._inner.segments
 
     def add(self, pattern: str | Pattern, value: V, *, policy: str | None = None) -> bool:
         """Add a pair; linear in the length of the pattern.
@@ -84,7 +94,11 @@ class PatternIndex(Generic[V]):
         if parsed.literal is not None:
             entries = self._exact.setdefault(parsed.literal, {})
         else:
-            entries = self._root(parsed).grow(parsed.whole[:MAX_DEPTH]).entries(parsed)
+            node, grown = self._root(parsed).grow(parsed.whole[:MAX_DEPTH])
+            self.nodes += grown
+            entries = node.entries(parsed)
+            if not entries and len(parsed.whole) > MAX_DEPTH:
+                self._long_segments += len(parsed.segments)
         if key in entries:
             return False
         entries[key] = value
@@ -150,10 +164,13 @@ class PatternIndex(Generic[V]):
         if len(nodes) <= len(path):
             return False
         removed = nodes[-1].discard(pattern, key)
+        if removed and len(pattern.whole) > MAX_DEPTH and not nodes[-1].has(pattern):
+            self._long_segments -= len(pattern.segments)
         for depth in range(len(path), 0, -1):
             if not nodes[depth].is_empty:
                 break
             nodes[depth - 1].drop(path[depth - 1])
+            self.nodes -= 1
         return removed
 
     def _matching(self, topic: str) -> list[Entries[V]]:
@@ -175,14 +192,21 @@ class PatternIndex(Generic[V]):
 
 
 def _long(level: list[Node[V]], segments: Sequence[str]) -> list[Entries[V]]:
-    """Return the entries of the long patterns below these nodes that match, those without a tail first."""
+    """Return the entries of the long patterns below these nodes that match, the best match first."""
     found = [
-        (pattern.tail is not Tail.END, entries)
+        (_rank(pattern), entries)
         for node in level
         for pattern, entries in list((node.long or {}).values())
         if pattern.accepts(segments)
     ]
     return [entries for _, entries in sorted(found, key=lambda each: each[0])]
+
+
+def _rank(pattern: Pattern) -> tuple[Any, ...]:
+    """Return what the best of several matching patterns has least of."""
+    if pattern.tail is Tail.END:
+        return False, [segment is ONE for segment in pattern.segments]
+    return True, -len(pattern.whole), -len(str(pattern.segments[-1])) if pattern.tail is Tail.STARTS else 0
 
 
 def _walk(level: list[Node[V]], segments: list[str], first: int, open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - private, hot
@@ -218,8 +242,6 @@ def _walk_prefixes(level: list[Node[V]], segments: list[str], first: int) -> lis
     """Collect the matches in a trie of prefixes, the longest first."""
     found: list[Entries[V]] = []
     for depth, segment in enumerate(segments[first : MAX_DEPTH + 1], first):
-        if depth == MAX_DEPTH:
-            found += reversed(_long(level, segments))
         following = []
         for node in level:
             following += [child for child in (node.get(segment), node.one) if child is not None]
@@ -228,6 +250,8 @@ def _walk_prefixes(level: list[Node[V]], segments: list[str], first: int) -> lis
                 entries = texts.get(segment[:length])
                 if entries is not None:
                     found.append(entries)
+        if depth == MAX_DEPTH:
+            found += reversed(_long(level, segments))
         level = following
     found.reverse()
     return found
@@ -240,6 +264,9 @@ class _InnerPatterns(Generic[V]):
     block is less than half full, apart from patterns larger than a block.
 
     One thread may change the entries while others read them: a block is replaced, never changed.
+
+    Attributes:
+        segments: number of segments of the different patterns.
     """
 
     def __init__(self) -> None:
@@ -247,6 +274,7 @@ class _InnerPatterns(Generic[V]):
         self._homes: dict[_Form, int] = {}
         self._blocks: dict[int, _Block] = {0: _Block(())}
         self._open = 0  # the block that takes the next pattern
+        self.segments = 0
 
     def add(self, pattern: Pattern, key: Key[V], value: V) -> bool:
         """Add an entry; return True if it is new. Linear in the pattern and the number of patterns of a block."""
@@ -261,6 +289,7 @@ class _InnerPatterns(Generic[V]):
                 self._open = max(self._blocks) + 1
                 block = _Block(())
             self._homes[form] = self._open
+            self.segments += len(pattern.segments)
             self._blocks[self._open] = _Block((*block.patterns, pattern))
         return True
 
@@ -272,6 +301,7 @@ class _InnerPatterns(Generic[V]):
             return False
         if not entries:
             del self.entries[form]
+            self.segments -= len(pattern.segments)
             self._displace(form)
         return True
 

@@ -157,6 +157,11 @@ class PatternTexts(Generic[V]):
         """Return the number of pairs."""
         return self._size
 
+    @property
+    def others(self) -> PatternIndex[V] | None:
+        """The other index; None if no pattern is in it."""
+        return self._others
+
     def add(self, texts: Sequence[str], value: V, *, policy: str | None = None) -> None:
         """Add a value for some patterns, as `add_all`."""
         self.add_all([(texts, value)], policy=policy)

@@ -264,7 +264,7 @@ _INDEXED_TOPIC: Final = 110
 _NODE: Final = 220
 _CLIENT: Final = 900
 _ENTRY: Final = 90
-_PARSED_PATTERN: Final = 700
+_PARSED_PATTERN: Final = 500  # besides its nodes
 _SEPARATE_PATTERN: Final = 400
 
 
@@ -311,6 +311,7 @@ class Footprint:
             interests: index of interests, if there is one.
         """
         parsed, separate = (interests.parsed_patterns, interests.separate_patterns) if interests else (0, 0)
+        in_tries = interests.parsed_bytes if interests else 0
         return (
             _SHARD
             + text_bytes
@@ -320,6 +321,7 @@ class Footprint:
             + clients * _CLIENT
             + self._entries * _ENTRY
             + parsed * _PARSED_PATTERN
+            + in_tries
             + separate * _SEPARATE_PATTERN
         )
 

@@ -11,6 +11,7 @@ from matcher.batch import FlatPatterns
 from matcher.batch.segments import firsts_of, ranges
 from matcher.dialects import get_dialect
 from matcher.dialects.mqtt import SharedSubscription, shared
+from matcher.index.patterns import PatternIndex
 from matcher.index.texts import PatternTexts, ValuesByText
 from streaming.records.columns import NO_TEXT, Hits, Interner, Pairs
 from streaming.records.model import LITE, Notation
@@ -22,6 +23,10 @@ T = TypeVar("T")
 
 Holder = tuple[SubscriberKey, float]
 """Subscriber with an entry, and the order of the entry."""
+
+_NODE_BYTES = 220
+_LONG_SEGMENT_BYTES = 60
+_INNER_SEGMENT_BYTES = 250
 
 MQTT = "mqtt"
 """Name of the dialect with shared subscriptions."""
@@ -69,6 +74,11 @@ class Interests:
     def parsed_patterns(self) -> int:
         """Number of patterns that are in a trie, which takes more memory than an entry of a dict."""
         return sum(index.parsed for index in self._by_pattern.values())
+
+    @property
+    def parsed_bytes(self) -> int:
+        """Memory of the nodes and segments of these patterns."""
+        return sum(_parsed_bytes(index.others) for index in self._by_pattern.values() if index.others is not None)
 
     def add(self, client: ClientKey, interest: Interest) -> None:
         """Add the interest of a client."""
@@ -270,6 +280,11 @@ def _index(indexes: dict[str, PatternTexts[T]], dialect: str, inner_multi: bool)
     if dialect not in indexes:
         indexes[dialect] = PatternTexts(dialect, allow_inner_multi=_allows(dialect, inner_multi))
     return indexes[dialect]
+
+
+def _parsed_bytes(index: PatternIndex[Holder]) -> int:
+    long, inner = index.separate_segments
+    return index.nodes * _NODE_BYTES + long * _LONG_SEGMENT_BYTES + inner * _INNER_SEGMENT_BYTES
 
 
 def _allows(dialect: str, inner_multi: bool) -> bool:  # noqa: FBT001 - as above

@@ -2,7 +2,7 @@
 
 import pytest
 
-from matcher import InvalidPattern, PatternIndex, TopicIndex
+from matcher import InvalidPattern, PatternIndex, TopicIndex, get_dialect
 from matcher.pattern import Automaton
 
 
@@ -43,6 +43,27 @@ def test_the_best_match_comes_first() -> None:
     """Exact, then one-segment wildcards (literals first, from the left), then multi-segment ones (longest first)."""
     index = index_of("**", "a__**", "*__*", "a__b__**", "*__b", "a__*", "a__b", "**__b")
     assert index.match("a__b") == ["a__b", "a__*", "*__b", "*__*", "a__**", "**", "**__b"]
+
+
+@pytest.mark.rule("best-match")
+@pytest.mark.parametrize(
+    ("dialect", "policy", "size", "best_first"),
+    [
+        ("lite", None, 40, ["a__" * 35 + "**", "a__" * 34 + "**", "a__" * 33 + "**", "a__" * 32 + "**"]),
+        ("lite", None, 34, ["a__" * 33 + "*", "a__" * 32 + "*__a", "a__" * 33 + "**"]),
+        ("wamp", "prefix", 40, [".".join("a" * size) for size in (36, 34, 33, 32, 2)]),
+    ],
+    ids=["rest", "one", "prefix"],
+)
+def test_the_best_match_comes_first_among_long_patterns(
+    dialect: str, policy: str | None, size: int, best_first: list[str]
+) -> None:
+    """Below the nodes of the trie as well."""
+    for patterns in (best_first, best_first[::-1]):
+        index: PatternIndex[str] = PatternIndex(dialect)
+        for pattern in patterns:
+            index.add(pattern, pattern, policy=policy)
+        assert index.match(get_dialect(dialect).separator.join("a" * size)) == best_first
 
 
 @pytest.mark.rule("eager")

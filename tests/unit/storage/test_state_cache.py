@@ -183,6 +183,27 @@ SHAPES: dict[str, Batches] = {
         ]),
         *topics(100),
     ],
+    "deep patterns": [
+        *GROUP,
+        *requests(20, lambda one: [
+            f"*__{one}__{two}__" + "__".join(f"{one * 100 + two + at:x}" for at in range(29)) for two in range(100)
+        ]),
+        *topics(100),
+    ],
+    "long patterns": [
+        *GROUP,
+        *requests(3, lambda one: [
+            f"*__{one}__{two}__" + "__".join(f"{at:x}" for at in range(2_000)) for two in range(40)
+        ]),
+        *topics(100),
+    ],
+    "deep patterns of another dialect": [
+        *GROUP,
+        *requests(20, lambda one: [
+            f"*.{one}.{two}." + ".".join(f"{one * 100 + two + at:x}" for at in range(7)) for two in range(100)
+        ], dialect="nats"),
+        *topics(100),
+    ],
     "shares": [
         *GROUP,
         *requests(50, lambda one: [f"$share/s/a/{one}/+/{two}" for two in range(100)], dialect="mqtt"), *topics(100),
