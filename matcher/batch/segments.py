@@ -84,6 +84,8 @@ class Segments(NamedTuple):
 def cut(topics: Sequence[str], dialect: Dialect) -> Segments:
     """Cut topics at the separator of the dialect, valid or not."""
     separator = dialect.separator
+    if len(set(separator)) > 1 or len(separator) > 2 or not separator.isascii():  # noqa: PLR2004 - `_leftmost_pairs`
+        return _cut_one_by_one(topics, separator)
     single = len(separator) == 1
     data, sizes = _join(topics, separator if single else "\n")
     boundaries = (sizes + 1).cumsum() - 1
@@ -97,6 +99,17 @@ def cut(topics: Sequence[str], dialect: Dialect) -> Segments:
     first = np.zeros(len(topics) + 1, np.int64)
     first[1:] = ends.searchsorted(boundaries) + 1
     return _segments(data, first, starts, ends - starts)
+
+
+def _cut_one_by_one(topics: Sequence[str], separator: str) -> Segments:
+    """Cut topics at any separator, which no dialect of the package has."""
+    parts = [topic.split(separator) for topic in topics]
+    data, sizes = _join([part for each in parts for part in each], separator)
+    width = len(separator.encode())
+    starts = (sizes + width).cumsum() - (sizes + width)
+    first = np.zeros(len(topics) + 1, np.int64)
+    first[1:] = np.cumsum(list(map(len, parts)))
+    return _segments(data, first, starts, sizes)
 
 
 def pack(texts: Sequence[str]) -> Segments:
@@ -197,7 +210,12 @@ def hidden(segments: Segments, dialect: Dialect) -> Flags | None:
     """Return a mask of the topics hidden from wildcards in the first segment; None without any."""
     if not dialect.reserved:
         return None
-    flags = segments.data[segments.starts[segments.first[:-1]]] == ord(dialect.reserved)
+    firsts = segments.first[:-1]
+    prefix = dialect.reserved.encode()
+    flags: Flags = segments.lengths[firsts] >= len(prefix)
+    for offset, code in enumerate(prefix):
+        places = segments.starts[firsts] + offset
+        flags &= segments.data.take(places, mode="clip") == code
     return flags if flags.any() else None
 
 

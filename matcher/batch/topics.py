@@ -15,6 +15,7 @@ from matcher.batch.segments import (
     are_texts,
     cut,
     hashes,
+    hidden,
     is_packed,
     matchable,
     ranges,
@@ -155,9 +156,8 @@ class FlatTopics(FlatIndex):
         self._firsts = arrays["firsts"]
         self._places: list[int] = arrays["places"].tolist()
         self._texts = unpack(arrays["texts"], arrays["lengths"])
-        reserved = self._dialect.reserved
-        initials = self._texts.words & np.uint64(0xFF)
-        self._reserved = np.flatnonzero(initials == ord(reserved)) if reserved else np.zeros(0, np.int64)
+        hidden_texts = hidden(self._texts, self._dialect)
+        self._reserved = np.zeros(0, np.int64) if hidden_texts is None else np.flatnonzero(hidden_texts)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -228,6 +228,8 @@ def _build(segments: Segments, counts: Ints) -> Arrays:
             break
     starts = segments.starts[samples]
     _, places = ranges(starts, starts + segments.lengths[samples] + 1)
+    texts = segments.data[places]
+    texts[np.cumsum(segments.lengths[samples] + 1) - 1] = ord("\n")  # in place of the start of a separator
     padding = np.zeros(8, np.uint8)
     postings, kinds, bounds, place_firsts = [], [], [], [0]
     placed = 0
@@ -246,7 +248,7 @@ def _build(segments: Segments, counts: Ints) -> Arrays:
         "counts": counts.astype(np.int32),
         "firsts": segments.first.astype(np.int32),
         "segments": numbers.astype(np.int32),
-        "texts": np.concatenate((segments.data[places], padding)),
+        "texts": np.concatenate((texts, padding)),
         "lengths": segments.lengths[samples].astype(np.int32),
         "postings": np.concatenate((none, *postings)).astype(np.int32),
         "kinds": np.concatenate((none, *kinds)).astype(np.int32),

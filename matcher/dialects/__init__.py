@@ -37,7 +37,7 @@ class Dialect(ABC):
         policies: match policies that a pattern may ask for; none in most dialects.
         whole_wildcards: True if a valid pattern has wildcard characters in wildcard segments only.
         has_inner_multi: True if `allow_inner_multi` admits multi-segment wildcards before the end of a pattern.
-        reserved: prefix of topics that are hidden from patterns with a wildcard as first segment; blank for none.
+        reserved: prefix of the first segment of topics hidden from patterns that begin with a wildcard; blank for none.
         rest_may_be_empty: True if the trailing multi-segment wildcard also matches no segment at all.
         empty_topic: True if patterns can match the empty text.
         forbidden_characters: ASCII characters; no pattern matches a topic with one of them.
@@ -75,7 +75,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def split(self, topic: str) -> list[str] | None:
-        """Split a topic into its segments; return None if no pattern can match it."""
+        """Split a topic into its segments; return None if no pattern can match it.
+
+        The segments are those of `topic.split(separator)`, unchanged: indexes and batches cut topics themselves.
+        """
 
     @abstractmethod
     def flaw_of_topic(self, topic: str) -> Flaw | None:

@@ -91,6 +91,33 @@ def test_functions_and_batches_take_it() -> None:
             index.to_bytes()
 
 
+@pytest.mark.parametrize(("separator", "reserved"), [("->", "."), ("→", "é"), ("::", "$S"), ("---", "→→"), ("éé", "")])
+def test_batches_take_any_separator_and_any_reserved_prefix(separator: str, reserved: str) -> None:
+    class Own(Colons):
+        def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
+            pattern = super().parse(text.replace(separator, ":"), policy=policy, allow_inner_multi=allow_inner_multi)
+            return pattern._replace(text=text, literal=pattern.literal and text)
+
+        def split(self, topic: str) -> list[str] | None:
+            return topic.split(separator) if topic else None
+
+    Own.separator, Own.reserved = separator, reserved
+    dialect = Own()
+    patterns = [separator.join(each) for each in (["a", "?"], ["?", "b"], ["..."], ["a", "..."], ["a", "b"])]
+    names = [["a", "b"], ["a", "", "b"], ["b"], ["a"], [f"{reserved}x", "b"], ["é", "b"], [reserved[:1], "b"]]
+    topics = ["", separator, f"a{separator[0]}b", f"a{separator[-1]}b", *map(separator.join, names)]
+    expected = {
+        (row, number)
+        for row, topic in enumerate(topics)
+        for number, pattern in enumerate(patterns)
+        if matcher.matches(pattern, topic, dialect)
+    }
+    rows, numbers = FlatPatterns(patterns, dialect).match_batch(topics)
+    assert set(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
+    numbers, rows = FlatTopics(topics, dialect).expand_batch(patterns)
+    assert set(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
+
+
 def test_a_dialect_of_ones_own_is_passed_as_an_instance_not_by_name() -> None:
     """Only the dialects of the package have names that functions know."""
     dialect = Colons()
