@@ -12,6 +12,7 @@ from typing import Final
 from matcher.errors import SelectorSyntaxError
 
 _ALL: Final = ("", "*")
+_JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's `String.trim` drops
 
 
 def java_hash(text: str) -> int:
@@ -43,7 +44,7 @@ class TagSelector:
         self.tags: frozenset[str] | None = None
         self._hashes: frozenset[int] | None = None
         if text not in _ALL:
-            self.tags = frozenset(filter(None, map(str.strip, text.split("||"))))
+            self.tags = frozenset(filter(None, (tag.strip(_JAVA_BLANKS) for tag in text.split("||"))))
             if not self.tags:
                 raise SelectorSyntaxError(text, 0, "no tag is named", "name one, or write '*' for all")
 

@@ -262,3 +262,9 @@ def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownSelector, match=r"named 'X{80}\.\.\.'; use"):
         selectors.compile("X" * 1_000_000, "//a")
     assert isinstance(selectors.compile("TAG", "a"), TagSelector)
+
+
+@pytest.mark.parametrize(("text", "tag"), [("\u3000a", "\u3000a"), ("a\xa0", "a\xa0"), ("\0a", "a"), (" a\t|| ", "a")])
+def test_blanks_around_a_tag_are_those_of_java(text: str, tag: str) -> None:
+    """`FilterAPI.buildSubscriptionData` drops them with `String.trim`."""
+    assert TagSelector(text).tags == {tag}
