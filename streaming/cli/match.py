@@ -59,6 +59,7 @@ def match(ctx: click.Context, /, pattern: str, topic: str, *, as_json: bool, exp
     if as_json and (flaw := _flaw(pattern, syntax)):
         click.echo(json.dumps({**_verdict(pattern, flaw), "topic": topic, "matched": None}))
         ctx.exit(2)
+    matcher.validate(pattern, **syntax._asdict())
     explanation = matcher.explain(pattern, topic, **syntax._asdict())
     if as_json:
         shown = dataclasses.asdict(explanation) if explain else {"pattern": pattern, "topic": topic}
@@ -90,6 +91,7 @@ def expand(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, *
     syntax = PatternSyntax(**given)
     index: matcher.PatternIndex[str] = matcher.PatternIndex(syntax.dialect, allow_inner_multi=syntax.allow_inner_multi)
     for pattern in patterns:
+        matcher.validate(pattern, **syntax._asdict())
         index.add(pattern, pattern, policy=syntax.policy)
     if sys.stdin is None:
         raise click.UsageError("standard input is closed; give it the topics, one per line")

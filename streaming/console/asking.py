@@ -222,6 +222,7 @@ def attempt(trial: Trial, relation: LiveRelation) -> dict[str, Any]:
     """
     dialect = matcher.get_dialect(trial.dialect)
     try:
+        dialect.validate(trial.pattern, **trial.syntax)
         parsed = dialect.parse(trial.pattern, **trial.syntax)
     except matcher.InvalidPattern as flaw:
         place = {"segment": flaw.segment, "position": flaw.position}

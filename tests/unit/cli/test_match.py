@@ -25,6 +25,8 @@ ENDINGS = [
     (["match", "--policy", "exact", "a", "a"], 2, "dialect 'lite' has no match policies"),
     (["match", "--dialect", "nats", "--allow-inner-multi", "a", "a"], 2, "has no inner multi-segment wildcard"),
     (["match", "--dialect", "wamp", "--policy", "prefix", "com.my", "com.myapp"], 0, "match\n"),
+    (["match", "--dialect", "wamp", "com..x", "com..x"], 2, "Error: invalid pattern 'com..x' at segment 2"),
+    (["expand", "--dialect", "wamp", "com..x"], 2, "Error: invalid pattern 'com..x' at segment 2"),
     (["match", "--allow-inner-multi", "a__**__c", "a__b__c"], 0, "match\n"),
     (["match", "--explain", "a__*", "a__b"], 0, "match: every segment fits\n  pattern  topic  verdict\n"),
     (["match", "--explain", "a__*", "b__b"], 1, "no match: segment 1 of the topic, 'b', is not 'a'\n"),
