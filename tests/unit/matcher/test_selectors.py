@@ -267,4 +267,4 @@ def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
 @pytest.mark.parametrize(("text", "tag"), [("\u3000a", "\u3000a"), ("a\xa0", "a\xa0"), ("\0a", "a"), (" a\t|| ", "a")])
 def test_blanks_around_a_tag_are_those_of_java(text: str, tag: str) -> None:
     """`FilterAPI.buildSubscriptionData` drops them with `String.trim`."""
-    assert TagSelector(text).tags == {tag}
+    assert TagSelector(text).tags == frozenset({tag})
