@@ -174,8 +174,11 @@ def emit(**given: Any) -> None:
 def _bridge(given: dict[str, Any]) -> "tuple[Settings, BridgeOptions]":
     """Return settings, with the names of the job's topics, and options of a bridge."""
     from streaming.adapters.cloudevents import BridgeOptions
+    from streaming.kafka.names import is_topic_name
     from streaming.kafka.options import for_librdkafka
 
+    if not is_topic_name(given["topic"]):
+        raise click.BadParameter(f"{given['topic']!r} is no name of a Kafka topic", param_hint="TOPIC")
     job = settings()
     return job, BridgeOptions(client=for_librdkafka(job), **given)
 

@@ -226,6 +226,7 @@ def test_an_error_is_a_line_of_the_log_where_that_is_json(caplog: pytest.LogCapt
         (["explain", "--bootstrap-servers", "127.0.0.1:1", "--client", "c", "--topic", "%LMQ%$a"], 2),
         (["dlq", "show", "--bootstrap-servers", "127.0.0.1:1", f"a[0]@{'9' * 5_000}"], 2),
         (["schema", "--folder", "/dev/null/x"], 1),
+        (["cloudevents", "accept", "--bootstrap-servers", "127.0.0.1:1", "\udcff"], 2),
     ],
 )
 def test_a_value_that_cannot_be_is_a_sentence(words: list[str], code: int) -> None:
