@@ -62,7 +62,7 @@ def _outcome(selector: sql92.Sql92Selector, properties: dict[str, str]) -> bool 
 
 def _tag(draw: Draw) -> None:
     text = draw.text(_TAGS)
-    wanted = {tag.strip() for tag in text.split("||")} - {""}
+    wanted = {tag.strip("".join(map(chr, range(33)))) for tag in text.split("||")} - {""}
     try:
         selector = TagSelector(text)
     except SelectorSyntaxError as error:
