@@ -362,7 +362,7 @@ class RequestReader:
             return
         group, policy = key.group, self._view.policy(key.group)
         self._overlay.selectors[group] = selectors
-        if selectors == former._replace(settled_at=selectors.settled_at):
+        if former.is_settled and selectors.is_settled and selectors.in_force == former.in_force:
             return  # a repeated selector decides nothing now
         if selectors.in_force != former.in_force or group not in self._overlay.selector_requests:
             self._overlay.selector_requests[group] = source

@@ -62,7 +62,8 @@ class GroupSelectors(NamedTuple):
 
     Attributes:
         literal, wildcard: settled selectors.
-        unsettled: the latest requests with another selector, oldest first.
+        unsettled: the latest requests with another selector, oldest first; or the last request that repeats the
+            settled ones, if it can become stale.
         settled_at: position of the last request that is settled; -1 if none is known.
     """
 
@@ -90,9 +91,11 @@ class GroupSelectors(NamedTuple):
             selection: the request.
             can_be_stale: it has a version, so an end that comes later can make it stale.
         """
-        if not self.unsettled and self.has_settled(selection):  # nearly always: clients repeat their requests
-            return self._replace(settled_at=max(self.settled_at, selection.position))
         is_final = not can_be_stale and len(selection.modes) == len(Mode)
+        if self.is_settled and self.has_settled(selection):  # nearly always: clients repeat their requests
+            if is_final:
+                return self._replace(unsettled=(), settled_at=max(self.settled_at, selection.position))
+            return self._replace(unsettled=(selection,))
         return _settled(self._replace(unsettled=(*self.unsettled, selection)), 0 if is_final else MAX_UNSETTLED)
 
     def with_earlier(self, selection: Selection) -> "GroupSelectors":
@@ -105,6 +108,11 @@ class GroupSelectors(NamedTuple):
             known[selection[:2]] = selection._replace(modes=tuple(dict.fromkeys((*modes, *selection.modes))))
         ordered = sorted(known.values(), key=lambda each: each.position)
         return _settled(self._replace(unsettled=tuple(ordered)), MAX_UNSETTLED)
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the unsettled requests only repeat what is settled."""
+        return all(map(self.has_settled, self.unsettled))
 
     def has_settled(self, selection: Selection) -> bool:
         """Return True if a request sets what is settled under its modes."""

@@ -57,11 +57,13 @@ class Scope(NamedTuple):
         first: events with which every story begins, each in a micro-batch of its own.
         alphabet: events that may come then, in any order and number.
         refuses: a quota refuses requests, on a parent with one shard.
+        lease_ms: time without a request after which a client is ended; 0 for never.
     """
 
     first: Sequence[Happening]
     alphabet: Sequence[Happening]
     refuses: bool = False
+    lease_ms: int = LEASE_MS
 
 
 def later(event: Event) -> Later:
@@ -115,6 +117,21 @@ SCOPES = {
             *(add("z", client="d", version=1, tag="y"), leave(parent="", version=2), leave(version=2)),
             leave(parent="", client="d", version=2),
         ),
+    ),
+    "selectors and versions that are forgotten": Scope(
+        (
+            *(WILD, created("t", tags="x"), created("u", tags="y"), replace("*", client="d", tag="x")),
+            *(add("v", version=5), leave(parent="", version=5)),
+        ),
+        (
+            *(add("z", version=1, tag="y"), much_later(add("z", version=1, tag="y")), much_later(tick())),
+            *(
+                replace("*", client="d", tag="x"),
+                replace("*", client="d", version=2, tag="x"),
+                leave(parent="", client="d", version=3),
+            ),
+        ),
+        lease_ms=0,
     ),
     "exclusive groups": Scope(
         (EXCLUSIVE, created("t")),
@@ -213,13 +230,13 @@ def test_every_short_story_ends_in_the_relation_of_single_records(name: str, sha
     for story in itertools.product(scope.alphabet, repeat=LENGTH):
         records = list(written([*scope.first, *story]))
         first, rest = records[: len(scope.first)], records[len(scope.first) :]
-        oracle = Oracle(routing, client_timeout_ms=LEASE_MS, cap_requests=caps)
+        oracle = Oracle(routing, client_timeout_ms=scope.lease_ms, cap_requests=caps)
         for record in records:
             feed(oracle, [record])
         wanted = oracle.relation()
         for batches in cuts(rest):
             for pace in PACES:
-                job = Simulation(routing, client_timeout_ms=LEASE_MS, cap_requests=caps)
+                job = Simulation(routing, client_timeout_ms=scope.lease_ms, cap_requests=caps)
                 sizes = {"end_bytes": END_BYTES[told % len(END_BYTES)], "backfill_topics": STEPS[told % len(STEPS)]}
                 job.worker = Worker(job.config, Tuning(**sizes))
                 found = pace(job, [*([each] for each in first), *batches])

@@ -43,11 +43,12 @@ def test_what_is_left_is_what_the_other_requests_set(
     assert selectors.in_force == tuple(map(wanted.get, Mode))
 
 
-def test_a_request_that_repeats_what_is_settled_is_not_kept() -> None:
-    """Clients repeat their requests now and then: only the place of the last one is kept."""
+def test_of_requests_that_repeat_what_is_settled_only_the_last_is_kept() -> None:
+    """Clients repeat their requests now and then. If the last one cannot become stale, its place is enough."""
     settled = NO_SELECTORS.after(selection(0, "x"), can_be_stale=False)
-    again = settled.after(selection(1, "x"), can_be_stale=True)
-    assert again == settled._replace(settled_at=selection(1, "x").position)
+    again = settled.after(selection(1, "x"), can_be_stale=True).after(selection(2, "x"), can_be_stale=True)
+    assert again == settled._replace(unsettled=(selection(2, "x"),))
+    assert again.after(selection(3, "x"), can_be_stale=False) == settled._replace(settled_at=selection(3, "x").position)
     assert settled.in_force == (SelectorSpec("TAG", "x"),) * 2
 
 
@@ -55,6 +56,20 @@ def test_a_selector_that_counts_after_all_stays_before_a_later_repetition() -> N
     selectors = NO_SELECTORS.after(selection(0, "x"), can_be_stale=False).after(selection(2, "x"), can_be_stale=False)
     assert selectors.with_earlier(selection(1, "y")).in_force == (SelectorSpec("TAG", "x"),) * 2
     assert selectors.with_earlier(selection(3, "y")).in_force == (SelectorSpec("TAG", "y"),) * 2
+
+
+@pytest.mark.parametrize("stale_first", [True, False])
+def test_a_repetition_that_becomes_stale_hides_no_selector_that_counts_after_all(*, stale_first: bool) -> None:
+    again = selection(2, "x")
+    selectors = NO_SELECTORS.after(selection(0, "x"), can_be_stale=False).after(again, can_be_stale=True)
+    counted = selectors.with_earlier(selection(1, "y"))
+    assert counted.in_force == (SelectorSpec("TAG", "x"),) * 2
+    place = Place(0, 2, 0)
+    if stale_first:
+        counted = selectors.without(place, again.modes).with_earlier(selection(1, "y"))
+    else:
+        counted = counted.without(place, again.modes)
+    assert counted.in_force == (SelectorSpec("TAG", "y"),) * 2
 
 
 @pytest.mark.rule("revoked-selector")
