@@ -236,11 +236,15 @@ _QUESTIONS: Final = 8
 
 
 class Numbering:
-    """Order of creation of the stored topics within a micro-batch."""
+    """Order of creation of the stored topics within a micro-batch.
+
+    Attributes:
+        questions: number of questions for the order of some topics.
+    """
 
     def __init__(self) -> None:
         self._places: dict[str, int] | None = None
-        self._questions = 0
+        self.questions = 0
 
     def in_order(self, stored: Topics, wanted: Collection[str]) -> Iterable[str]:
         """Return the stored topics among the wanted ones, in order of creation.
@@ -248,8 +252,8 @@ class Numbering:
         After a few questions all topics are numbered, so a question costs only its own topics.
         """
         if self._places is None:
-            self._questions += bool(wanted)
-            if self._questions <= _QUESTIONS:
+            self.questions += bool(wanted)
+            if self.questions <= _QUESTIONS:
                 return filter(wanted.__contains__, stored) if wanted else ()
             self._places = {topic: place for place, topic in enumerate(stored)}
         places = self._places
@@ -264,7 +268,6 @@ _INDEXED_TOPIC: Final = 110
 _NODE: Final = 220
 _CLIENT: Final = 900
 _ENTRY: Final = 90
-_PARSED_PATTERN: Final = 500  # besides its nodes
 _SEPARATE_PATTERN: Final = 400
 
 
@@ -310,8 +313,7 @@ class Footprint:
             clients: number of clients.
             interests: index of interests, if there is one.
         """
-        parsed, separate = (interests.parsed_patterns, interests.separate_patterns) if interests else (0, 0)
-        in_tries = interests.parsed_bytes if interests else 0
+        parsed_bytes, separate = (interests.parsed_bytes, interests.separate_patterns) if interests else (0, 0)
         return (
             _SHARD
             + text_bytes
@@ -320,8 +322,7 @@ class Footprint:
             + self._described_topics * _METADATA
             + clients * _CLIENT
             + self._entries * _ENTRY
-            + parsed * _PARSED_PATTERN
-            + in_tries
+            + parsed_bytes
             + separate * _SEPARATE_PATTERN
         )
 

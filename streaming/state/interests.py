@@ -24,6 +24,8 @@ T = TypeVar("T")
 Holder = tuple[SubscriberKey, float]
 """Subscriber with an entry, and the order of the entry."""
 
+# Measured as those of a shard in `streaming.state.indexes`.
+_PARSED_PATTERN_BYTES = 500  # besides its nodes
 _NODE_BYTES = 220
 _LONG_SEGMENT_BYTES = 60
 _INNER_SEGMENT_BYTES = 250
@@ -49,6 +51,7 @@ class Interests:
     Attributes:
         inner_multi: as above.
         separate_patterns: number of patterns that are delivered separately, each with a holder of its own.
+        parsed_bytes: estimated memory of the patterns in tries, which take more than an entry of a dict.
     """
 
     def __init__(
@@ -65,20 +68,11 @@ class Interests:
         self._by_name: ValuesByText[Holder] = ValuesByText()
         self._receive_all: Orders = {}
         self.separate_patterns = 0
+        self.parsed_bytes = 0
         self._interests: dict[ClientKey, Interest] = {}
         self._arrays: dict[str, _PatternArrays] | None = None
         self._interners: Interners | None = None
         self._topics_asked = 0
-
-    @property
-    def parsed_patterns(self) -> int:
-        """Number of patterns that are in a trie, which takes more memory than an entry of a dict."""
-        return sum(index.parsed for index in self._by_pattern.values())
-
-    @property
-    def parsed_bytes(self) -> int:
-        """Memory of the nodes and segments of these patterns."""
-        return sum(_parsed_bytes(index.others) for index in self._by_pattern.values() if index.others is not None)
 
     def add(self, client: ClientKey, interest: Interest) -> None:
         """Add the interest of a client."""
@@ -99,6 +93,7 @@ class Interests:
                 self._receive_all[SubscriberKey(*client)] = interest.everything
         for (dialect, policy), each in additions.items():
             _index(self._by_pattern, dialect, self.inner_multi).add_all(each, policy=policy)
+        self._estimate()
 
     def remove(self, client: ClientKey, interest: Interest) -> None:
         """Remove an interest added by `add`."""
@@ -112,6 +107,10 @@ class Interests:
                 self._by_name.discard(name, holder)
         if interest.everything is not None:
             del self._receive_all[SubscriberKey(*client)]
+        self._estimate()
+
+    def _estimate(self) -> None:
+        self.parsed_bytes = sum([_parsed_bytes(each.others) for each in self._by_pattern.values() if each.parsed])
 
     def replace(self, client: ClientKey, former: Interest, interest: Interest) -> None:
         """Replace the former interest of a client; an empty one counts as none."""
@@ -282,9 +281,12 @@ def _index(indexes: dict[str, PatternTexts[T]], dialect: str, inner_multi: bool)
     return indexes[dialect]
 
 
-def _parsed_bytes(index: PatternIndex[Holder]) -> int:
+def _parsed_bytes(index: PatternIndex[Holder] | None) -> int:
+    if index is None:
+        return 0
     long, inner = index.separate_segments
-    return index.nodes * _NODE_BYTES + long * _LONG_SEGMENT_BYTES + inner * _INNER_SEGMENT_BYTES
+    patterns = len(index) * _PARSED_PATTERN_BYTES + index.nodes * _NODE_BYTES
+    return patterns + long * _LONG_SEGMENT_BYTES + inner * _INNER_SEGMENT_BYTES
 
 
 def _allows(dialect: str, inner_multi: bool) -> bool:  # noqa: FBT001 - as above

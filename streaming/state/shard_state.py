@@ -342,7 +342,7 @@ class ShardState(ShardGroups):
         """Make the changes of a micro-batch, in the indexes that exist as well."""
         self._footprint.follow(delta, self.topics, self.clients)
         self._frames, self._rows, self._accepted, self._by_group = {}, {}, {}, None
-        self.numbering = Numbering()
+        self.numbering = Numbering() if self.numbering.questions else self.numbering
         backfills = {key: self.backfills[key] for key in delta.backfills if key in self.backfills}
         self._apply_topics(delta)
         self._alarm_times.apply(delta.alarms)
