@@ -245,7 +245,7 @@ class _Recount:
             elif update.lite_topic in rows:
                 rows[update.lite_topic].pop(update.subscriber, None)
         state = self._batch.state
-        order = filter(self._stays, state.numbering.in_order(state.topics, rows) if stored else self.before)
+        order = filter(self._stays, state.order.in_order(rows, state.topics) if stored else self.before)
         return {topic: rows[topic] for topic in (*order, *self._batch.delta.added) if rows.get(topic)}
 
     def _stays(self, topic: str) -> bool:

@@ -167,5 +167,5 @@ def first_rows(
         wanted = asked()
         others = filter(wanted.__contains__, names) if in_order is None else in_order(wanted)
         with_rows = ((topic, rows) for topic in others if topic not in found and (rows := rows_of(topic)))
-        found.update(list(islice(with_rows, None if most is None else most - len(found))))
+        found.update(islice(with_rows, None if most is None else most - len(found)))
     return found

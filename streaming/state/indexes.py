@@ -19,6 +19,9 @@ Topics = Mapping[str, TopicMetadata]
 _STALE = 64
 """Times or topics that may be stale in an index, besides as many as there are."""
 
+_QUESTIONS = 8
+"""Questions for the order of some topics, for each of which all topics are visited."""
+
 
 class PatternTargets:
     """Stored topics by pattern.
@@ -204,19 +207,39 @@ class TopicSpan(Reversible[str], Container[str]):
 
 
 class CreationOrder:
-    """Places of stored topics in their order of creation, the same for any number of spans."""
+    """Places of stored topics in their order of creation, the same for any number of spans.
+
+    Attributes:
+        questions: number of calls of `in_order` before the topics were numbered.
+    """
 
     def __init__(self) -> None:
         self._names: list[str] = []  # also those of deleted topics
         self._places: dict[str, int] = {}
+        self.questions = 0
 
     def span(self, first: str, last: str, topics: Topics) -> TopicSpan:
         """Return the topics from `first` to `last`; none if `first` is not stored."""
+        self._number(topics)
+        end = len(self._names)
+        return TopicSpan(self._names, self._places, self._places.get(first, end), self._places.get(last, end))
+
+    def in_order(self, wanted: Collection[str], topics: Topics) -> Iterable[str]:
+        """Return the stored topics among some, in order of creation.
+
+        After a few questions the topics are numbered, so a question costs only its own topics.
+        """
+        if not self._names:
+            self.questions += 1
+            if self.questions <= _QUESTIONS:
+                return filter(wanted.__contains__, topics)
+            self._number(topics)
+        return sorted(filter(self._places.__contains__, wanted), key=self._places.__getitem__)
+
+    def _number(self, topics: Topics) -> None:
         if not self._names:
             self._names = list(topics)
             self._places = {topic: place for place, topic in enumerate(topics)}
-        end = len(self._names)
-        return TopicSpan(self._names, self._places, self._places.get(first, end), self._places.get(last, end))
 
     def apply(self, delta: ShardDelta) -> None:
         """Apply a micro-batch; the places are made again when most topics are gone."""
@@ -229,35 +252,6 @@ class CreationOrder:
             self._names.append(topic)
         if len(self._names) > 2 * len(self._places) + _STALE:
             self._names, self._places = [], {}
-
-
-_QUESTIONS: Final = 8
-"""Questions for the order of topics in a micro-batch, for each of which all topics are visited."""
-
-
-class Numbering:
-    """Order of creation of the stored topics within a micro-batch.
-
-    Attributes:
-        questions: number of questions for the order of some topics.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[str, int] | None = None
-        self.questions = 0
-
-    def in_order(self, stored: Topics, wanted: Collection[str]) -> Iterable[str]:
-        """Return the stored topics among the wanted ones, in order of creation.
-
-        After a few questions all topics are numbered, so a question costs only its own topics.
-        """
-        if self._places is None:
-            self.questions += bool(wanted)
-            if self.questions <= _QUESTIONS:
-                return filter(wanted.__contains__, stored) if wanted else ()
-            self._places = {topic: place for place, topic in enumerate(stored)}
-        places = self._places
-        return sorted((topic for topic in wanted if topic in places), key=places.__getitem__)
 
 
 # Measured with `tracemalloc`, on CPython 3.11 of 64 bits, and tested with it: bytes without the texts.

@@ -17,7 +17,6 @@ from streaming.state.indexes import (
     Deadlines,
     Footprint,
     Members,
-    Numbering,
     PatternTargets,
     Quotas,
     TopicSpan,
@@ -153,7 +152,7 @@ class ShardState(ShardGroups):
     Attributes:
         inner_multi: `**` is allowed inside a pattern.
         new_interests: returns an empty index of interests with the settings of this shard.
-        numbering: order of the stored topics.
+        order: order of creation of the stored topics.
     """
 
     def __init__(self, *, inner_multi: bool = False, tuning: Tuning = DEFAULT_TUNING) -> None:
@@ -168,7 +167,7 @@ class ShardState(ShardGroups):
         self._tuning = tuning
         self._targets = PatternTargets(inner_multi=inner_multi)
         self._deadlines: Deadlines | None = None
-        self._order, self.numbering = CreationOrder(), Numbering()
+        self.order = CreationOrder()
         self._frames: dict[tuple[ClientKey, ...], Frame] = {}
         self._rows: dict[str, GroupRows] = {}
         self._accepted: dict[str, Accepted] = {}
@@ -268,7 +267,7 @@ class ShardState(ShardGroups):
 
     def remaining(self, key: ClientKey) -> TopicSpan:
         """Return the topics that a backfill has still to go through, in order of creation."""
-        return self._order.span(self.backfills[key].first, self.backfills[key].last, self.topics)
+        return self.order.span(self.backfills[key].first, self.backfills[key].last, self.topics)
 
     def rows(self, key: ClientKey, most: int | None = None, also: Iterable[str] = ()) -> dict[str, Matches]:
         """Return a client's part in `subscribers` of the topics that it receives: the first ones, and those in `also`.
@@ -277,7 +276,8 @@ class ShardState(ShardGroups):
         """
         found, accepted = self._rows_of(key), self._accepted_of(key.group)
         rows_of, asked = partial(self._group_rows, key.group, found), partial(self.asked, key)
-        first = found.first(key, accepted, rows_of, asked, most, in_order=partial(self.numbering.in_order, self.topics))
+        in_order = partial(self.order.in_order, topics=self.topics)
+        first = found.first(key, accepted, rows_of, asked, most, in_order=in_order)
         others = {topic: found.of(key, rows_of(topic)) for topic in also if topic not in first}
         return {**first, **{topic: rows for topic, rows in others.items() if rows}}
 
@@ -342,7 +342,6 @@ class ShardState(ShardGroups):
         """Make the changes of a micro-batch, in the indexes that exist as well."""
         self._footprint.follow(delta, self.topics, self.clients)
         self._frames, self._rows, self._accepted, self._by_group = {}, {}, {}, None
-        self.numbering = Numbering() if self.numbering.questions else self.numbering
         backfills = {key: self.backfills[key] for key in delta.backfills if key in self.backfills}
         self._apply_topics(delta)
         self._alarm_times.apply(delta.alarms)
@@ -365,8 +364,8 @@ class ShardState(ShardGroups):
                 others = pinned(key.group, filter(None, (each, backfills.get(key))))
                 self._held.update(dict.fromkeys((*self.clients_of(key.group), *others)))
         self.latest_order = max(self.latest_order, delta.latest_order or delta.latest_of_entries) if self else 0
-        if delta.backfills and not self.backfills:
-            self._order = CreationOrder()
+        if self.order.questions or (delta.backfills and not self.backfills):
+            self.order = CreationOrder()
         for key, before in formers.items():
             self.interests.replace(key, before, self.interest(key))
 
@@ -378,7 +377,7 @@ class ShardState(ShardGroups):
             self._deadlines.add(delta.added)
         self._targets.apply(delta)
         if self.backfills:
-            self._order.apply(delta)
+            self.order.apply(delta)
 
     def complete_backfills(self) -> None:
         """Treat the changes that several micro-batches carry out as carried out."""

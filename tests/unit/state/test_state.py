@@ -171,7 +171,7 @@ def test_the_topics_that_remain_keep_their_order() -> None:
         assert list(made.remaining(key)) == remaining
         assert list(reversed(made.remaining(key))) == remaining[::-1]
         assert [topic for topic in made.topics if topic in made.remaining(key)] == remaining
-        assert len(made._order._names) <= 2 * len(made.topics) + 64
+        assert len(made.order._names) <= 2 * len(made.topics) + 64
 
 
 def test_a_journal_that_has_outgrown_its_beginning_is_compacted() -> None:
