@@ -84,7 +84,7 @@ class Segments(NamedTuple):
 def cut(topics: Sequence[str], dialect: Dialect) -> Segments:
     """Cut topics at the separator of the dialect, valid or not."""
     separator = dialect.separator
-    if len(set(separator)) > 1 or len(separator) > 2 or not separator.isascii():  # noqa: PLR2004 - `_leftmost_pairs`
+    if not separator.isascii() or separator not in (separator[0], separator[0] * 2):
         return _cut_one_by_one(topics, separator)
     single = len(separator) == 1
     data, sizes = _join(topics, separator if single else "\n")

@@ -158,9 +158,9 @@ class PatternTexts(Generic[V]):
         return self._size
 
     @property
-    def others(self) -> PatternIndex[V] | None:
-        """The other index; None if no pattern is in it."""
-        return self._others
+    def parsed_bytes(self) -> int:
+        """Estimated memory of the other index, in bytes."""
+        return 0 if self._others is None else self._others.memory_bytes
 
     def add(self, texts: Sequence[str], value: V, *, policy: str | None = None) -> None:
         """Add a value for some patterns, as `add_all`."""

@@ -11,7 +11,6 @@ from matcher.batch import FlatPatterns
 from matcher.batch.segments import firsts_of, ranges
 from matcher.dialects import get_dialect
 from matcher.dialects.mqtt import SharedSubscription, shared
-from matcher.index.patterns import PatternIndex
 from matcher.index.texts import PatternTexts, ValuesByText
 from streaming.records.columns import NO_TEXT, Hits, Interner, Pairs
 from streaming.records.model import LITE, Notation
@@ -23,12 +22,6 @@ T = TypeVar("T")
 
 Holder = tuple[SubscriberKey, float]
 """Subscriber with an entry, and the order of the entry."""
-
-# Measured as those of a shard in `streaming.state.indexes`.
-_PARSED_PATTERN_BYTES = 500  # besides its nodes
-_NODE_BYTES = 220
-_LONG_SEGMENT_BYTES = 60
-_INNER_SEGMENT_BYTES = 250
 
 MQTT = "mqtt"
 """Name of the dialect with shared subscriptions."""
@@ -110,7 +103,7 @@ class Interests:
         self._estimate()
 
     def _estimate(self) -> None:
-        self.parsed_bytes = sum([_parsed_bytes(each.others) for each in self._by_pattern.values() if each.parsed])
+        self.parsed_bytes = sum([each.parsed_bytes for each in self._by_pattern.values() if each.parsed])
 
     def replace(self, client: ClientKey, former: Interest, interest: Interest) -> None:
         """Replace the former interest of a client; an empty one counts as none."""
@@ -279,14 +272,6 @@ def _index(indexes: dict[str, PatternTexts[T]], dialect: str, inner_multi: bool)
     if dialect not in indexes:
         indexes[dialect] = PatternTexts(dialect, allow_inner_multi=_allows(dialect, inner_multi))
     return indexes[dialect]
-
-
-def _parsed_bytes(index: PatternIndex[Holder] | None) -> int:
-    if index is None:
-        return 0
-    long, inner = index.separate_segments
-    patterns = len(index) * _PARSED_PATTERN_BYTES + index.nodes * _NODE_BYTES
-    return patterns + long * _LONG_SEGMENT_BYTES + inner * _INNER_SEGMENT_BYTES
 
 
 def _allows(dialect: str, inner_multi: bool) -> bool:  # noqa: FBT001 - as above
