@@ -4,7 +4,7 @@ Each method queries the job, which answers as of its running micro-batch. No met
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -134,9 +134,9 @@ class Inspector:
         """
         question = Question("", Ask.EXPLAIN, client=client, topic=topic, group=group)
         # A guess, until the first answer brings the number of shards.
-        guess = [] if parent is None else [(parent, self._shard_of(parent, topic) if parent in self._routing else 0)]
+        guess = [(parent, self._shard_of(parent, topic) if parent in self._routing else 0)] if parent else []
         answers = self._ask(question, [*BUCKET_KEYS, *guess])
-        known = _overview(answers[bucket] for bucket in BUCKET_KEYS)
+        known = _together([_read(Overview, answers[bucket].value) for bucket in BUCKET_KEYS])
         if parent is None:
             parent = _only_parent(known, client, group)
         key = parent, self._shard_of(parent, topic)
@@ -256,6 +256,7 @@ class Inspector:
     def _pages(
         self, kind: type[Page[T]], ask: Ask, parent: str, chosen: Filter, limit: int, *, all_shards: bool = False
     ) -> Iterator[Page[T]]:
+        _check_parent(parent)
         shards = self._routing_of(parent).shard_count(parent) if all_shards else 1
         for number in range(shards):
             question: Question | None = Question("", ask, limit=limit, **chosen._asdict())
@@ -265,7 +266,7 @@ class Inspector:
                 question = None if page.cursor is None else replace(question, cursor=page.cursor)
 
     def _overview(self, question: Question) -> Overview:
-        """Return the parts of all buckets. A part that a bucket repeats counts once."""
+        """Return the whole overview. All buckets continue from the lowest cursor, so some repeat a part."""
         found: list[Overview] = []
         while True:
             answers = [_read(Overview, answer.value) for answer in self._ask(question, BUCKET_KEYS).values()]
@@ -277,7 +278,7 @@ class Inspector:
 
     def _ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
         """Query keys under a new id, and store the routing of the parents that answer."""
-        _check(question, keys)
+        _check_names(question, keys)
         answers = self._inquirer.ask(replace(question, id=uuid4().hex), keys)
         for (parent, _), answer in answers.items():
             if parent != COORDINATOR:
@@ -292,16 +293,14 @@ class Inspector:
 
     def _routing_of(self, parent: str) -> Routing:
         """Return the routing of a parent, from an answer of its first shard."""
+        _check_parent(parent)
         if parent not in self._routing:
             self._ask(Question("", Ask.GROUPS, limit=1), [(parent, 0)])
         return self._routing[parent]
 
 
-def _overview(answers: Iterable[KeyAnswer]) -> Overview:
-    return _together([_read(Overview, answer.value) for answer in answers])
-
-
 def _together(found: Collection[Overview]) -> Overview:
+    """Return several parts of the overview as one. Items that parts repeat count once."""
     bindings = {each.group: each for part in found for each in part.bindings}
     leases = {(each.group, each.client): each for part in found for each in part.leases}
     return Overview(
@@ -351,10 +350,14 @@ def _only_parent(known: Overview, client: str, group: str | None) -> str:
     raise NotPlaced(f"the client {client!r} is in session on several parent topics: name one with --parent ({shown})")
 
 
-def _check(question: Question, keys: Collection[Key]) -> None:
-    """Raise `QuestionRefused` if a parent has no name, or a name cannot be sent as UTF-8."""
-    if sum(parent == COORDINATOR for parent, _ in keys) not in (0, len(BUCKET_KEYS)):
+def _check_parent(parent: str) -> None:
+    """Raise `QuestionRefused` for an empty name, which is the key of the coordinator."""
+    if not parent:
         raise QuestionRefused("the name of the parent topic is empty")
+
+
+def _check_names(question: Question, keys: Collection[Key]) -> None:
+    """Raise `QuestionRefused` if a name cannot be sent as UTF-8."""
     names = question.client, question.group, question.topic, question.pattern, *(parent for parent, _ in keys)
     for name in filter(None, names):
         try:

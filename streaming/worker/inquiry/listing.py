@@ -10,7 +10,7 @@ from streaming.records.model import Place, Stream
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import Effort, TooWide, is_beyond
-from streaming.worker.inquiry.entries import fitting, held
+from streaming.worker.inquiry.entries import held
 from streaming.worker.inquiry.facts import client_facts, group_facts
 from streaming.worker.inquiry.model import (
     BindingFacts,
@@ -142,16 +142,19 @@ def _page(
     *,
     total: int,
     before: int = 0,
+    bounded: bool = True,
 ) -> Page[K]:
     """Return the accepted items from the cursor on, up to the limits.
 
-    A former page had `before` items that `things` lacks. The lengths are in characters.
+    A former page had `before` items that `things` lacks. The lengths are in characters. Unless `bounded`, any number of
+    items is scanned.
     """
     found: list[K] = []
     cursor, characters, work = question.cursor, 0, 0
     for thing in islice(things, question.cursor - before, None):
         length = length_of(thing)
-        if len(found) == question.limit or work >= SCANNED or (found and characters + length > PAGE_CHARACTERS):
+        is_full = len(found) == question.limit or (found and characters + length > PAGE_CHARACTERS)
+        if is_full or (bounded and work >= SCANNED):
             break
         cursor += 1
         work += 1 + length // _UNIT
@@ -174,31 +177,34 @@ def _accepts_client(question: Question, *, pattern: bool = True) -> Callable[[An
 def overview(state: CoordinatorState, question: Question, client_timeout_ms: int) -> Overview:
     """Return the state of the group and the client of a question in a bucket."""
     group, client = question.group, question.client
-    bindings = (
-        BindingFacts(name, bound.parent, _event_place(Stream.GROUPS, bound.place))
-        for name, bound in state.bindings.items()
-        if group in (None, name)
+    bindings = _page(
+        state.bindings.items(),
+        question,
+        lambda item: group in (None, item[0]),
+        lambda item: len(item[0]) + len(item[1].parent),
+        total=len(state.bindings),
+        bounded=False,
     )
-    leases = (
-        LeaseFacts(*key, parents, _event_place(Stream.SUBSCRIPTIONS, place), place.timestamp)
-        for key, (parents, place, _) in state.leases.items()
-        if group in (None, key.group) and client in (None, key.client_id)
+    leases = _page(
+        state.leases.items(),
+        question,
+        lambda item: group in (None, item[0].group) and client in (None, item[0].client_id),
+        lambda item: sum(map(len, (*item[0], *item[1].parents))),
+        total=len(state.leases),
+        bounded=False,
     )
-    bound, next_bound = _part(bindings, question, lambda each: len(each.group) + len(each.parent))
-    leased, next_leased = _part(leases, question, _length)
-    cursors = [each for each in (next_bound, next_leased) if each is not None]
-    return Overview(bound, leased, state.clock, client_timeout_ms, min(cursors, default=None))
-
-
-def _part(things: Iterable[K], question: Question, length: Callable[[K], int]) -> tuple[tuple[K, ...], int | None]:
-    """Return the items from the cursor on, up to the limits, and the cursor of the next part."""
-    found = list(islice(things, question.cursor, question.cursor + question.limit + 1))
-    part = tuple(fitting(found[: question.limit], length, PAGE_CHARACTERS))
-    return part, question.cursor + len(part) if len(part) < len(found) else None
-
-
-def _length(lease: LeaseFacts) -> int:
-    return sum(map(len, (lease.group, lease.client, *lease.parents)))
+    return Overview(
+        tuple(
+            BindingFacts(name, bound.parent, _event_place(Stream.GROUPS, bound.place)) for name, bound in bindings.items
+        ),
+        tuple(
+            LeaseFacts(*key, parents, _event_place(Stream.SUBSCRIPTIONS, place), place.timestamp)
+            for key, (parents, place, _) in leases.items
+        ),
+        state.clock,
+        client_timeout_ms,
+        min([each for each in (bindings.cursor, leases.cursor) if each is not None], default=None),
+    )
 
 
 def _event_place(stream: Stream, place: Place) -> EventPlace:
