@@ -80,20 +80,19 @@ def to_input(headers: Mapping[str, bytes], value: bytes | None) -> Converted:
     kind = event.get_type()
     if kind not in INPUTS:
         raise NotConverted(f"its type is {kind!r}; expected {', '.join(INPUTS)}")
-    data = event.get_data()
+    data = plain if is_binary else event.get_data()
     if not is_binary and isinstance(data, bytes):  # data_base64
-        plain = data
-        _check_depth(plain)
+        _check_depth(data)
     try:
-        content = json.loads(plain) if is_binary or isinstance(data, bytes) else data
+        content = json.loads(data) if isinstance(data, bytes) else data
     except ValueError as error:
         raise NotConverted(f"its data is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise NotConverted("its data is not a JSON object")
-    if not is_binary and not isinstance(data, bytes):
+    if not isinstance(data, bytes):
         # Escapes would multiply the size. A lone surrogate stays one, for the job to reject.
-        plain = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
-    return Converted(INPUTS[kind], (key_of(content) or "").encode(errors="replace").decode(), plain)
+        data = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
+    return Converted(INPUTS[kind], (key_of(content) or "").encode(errors="replace").decode(), data)
 
 
 def _check_depth(text: bytes) -> None:
@@ -292,43 +291,51 @@ class _Bridge:
                 self._write(records, convert)
 
     def _write(self, messages: list[Message], convert: Callable[[Message], Produced]) -> None:
-        producer, refused = self._producer, list[KafkaError]()
-
-        def written(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                refused.append(error)
-
+        """Write records in a transaction, or in several to leave out those that are too large."""
+        producer = self._producer
         producer.begin_transaction()
-        count = 0
-        ends: dict[tuple[str, int], int] = {}
-        for message in messages:
-            place = message.topic() or "", message.partition() or 0
-            ends[place] = (message.offset() or 0) + 1
-            try:
-                record = convert(message)
-            except NotConverted as error:
-                log.warning("skipped %s[%d]@%s: %s", *place, message.offset(), error)
-                continue
-            topic, key, value, headers = record
-            try:
-                produce(producer, topic, value, key, headers=headers, on_delivery=written)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
-                    raise
-                refused.append(error.args[0])
-            count += 1
-        producer.flush(_REQUEST_SECONDS)
+        refused, skipped = self._produce(messages, convert)
         if any(error.code() == KafkaError.MSG_SIZE_TOO_LARGE for error in refused):
             producer.abort_transaction(_REQUEST_SECONDS)
-            for message in messages:  # one by one, to find those that are too large
-                self._write([message], convert if len(messages) > 1 else _too_large)
+            if len(messages) == 1:
+                self._write(messages, _too_large)
+                return
+            half = len(messages) // 2
+            self._write(messages[:half], convert)
+            self._write(messages[half:], convert)
             return
+        ends = {(each.topic() or "", each.partition() or 0): (each.offset() or 0) + 1 for each in messages}
         offsets = [TopicPartition(*place, offset) for place, offset in ends.items()]
         producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), _REQUEST_SECONDS)
         producer.commit_transaction(_REQUEST_SECONDS)
         if refused:
             raise self._failed(reason(refused[0]))
-        self._count += count
+        for message, why in skipped:
+            log.warning("skipped %s[%s]@%s: %s", message.topic(), message.partition(), message.offset(), why)
+        self._count += len(messages) - len(skipped)
+
+    def _produce(
+        self, messages: list[Message], convert: Callable[[Message], Produced]
+    ) -> tuple[list[KafkaError], list[tuple[Message, NotConverted]]]:
+        """Send records, and return Kafka's errors and the records that cannot be converted."""
+        refused, skipped = list[KafkaError](), list[tuple[Message, NotConverted]]()
+
+        def written(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
+        for message in messages:
+            try:
+                topic, key, value, headers = convert(message)
+                produce(self._producer, topic, value, key, headers=headers, on_delivery=written)
+            except NotConverted as error:
+                skipped.append((message, error))
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise
+                refused.append(error.args[0])
+        self._producer.flush(_REQUEST_SECONDS)
+        return refused, skipped
 
     def _ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
         """Return the end offset of each partition that has unconverted records."""
