@@ -32,7 +32,10 @@ log = logging.getLogger("reexpand")
 Delivery = Literal["exactly-once", "at-least-once"]
 """Delivery guarantee for consumers of committed records."""
 
-TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+TOPIC_NAME: Final = r"^[a-zA-Z0-9._-]{1,249}$"
+"""Regular expression of the names of Kafka topics."""
+
+TopicName = Annotated[str, Field(pattern=TOPIC_NAME)]
 
 _PREFIX: Final = "REEXPAND_"
 """Prefix of the environment variables of the settings."""

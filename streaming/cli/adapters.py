@@ -1,5 +1,6 @@
 """`reexpand watch-kafka`, `watch-rocketmq`, `cloudevents` and `schema`: other systems, and the format of records."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,11 +175,11 @@ def emit(**given: Any) -> None:
 def _bridge(given: dict[str, Any]) -> "tuple[Settings, BridgeOptions]":
     """Return settings, with the names of the job's topics, and options of a bridge."""
     from streaming.adapters.cloudevents import BridgeOptions
-    from streaming.kafka.names import is_topic_name
+    from streaming.config import TOPIC_NAME
     from streaming.kafka.options import for_librdkafka
 
-    if not is_topic_name(given["topic"]):
-        raise click.BadParameter(f"{given['topic']!r} is no name of a Kafka topic", param_hint="TOPIC")
+    if not re.fullmatch(TOPIC_NAME, given["topic"]):
+        raise click.BadParameter(f"{given['topic']!r} is not the name of a Kafka topic.", param_hint="TOPIC")
     job = settings()
     return job, BridgeOptions(client=for_librdkafka(job), **given)
 
@@ -217,13 +218,15 @@ def schema(name: str | None, *, avro: bool, as_json: bool, folder: Path | None) 
     if name is not None and folder is not None:
         raise click.UsageError("--folder writes all schemas: leave NAME out")
     if folder is not None:
-        for file, content in schemas.files().items():
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                (folder / file).write_bytes(content)
-            except OSError as error:
-                raise ReexpandError(f"{folder / file} cannot be written: {error.strerror}") from None
-            click.echo(folder / file)
+        files = {folder / file: content for file, content in schemas.files().items()}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for path, content in files.items():
+                path.write_bytes(content)
+        except OSError as error:
+            raise ReexpandError(f"{error.filename} cannot be written: {error.strerror}") from None
+        for path in files:
+            click.echo(path)
     elif name is None:
         _list_schemas(as_json=as_json)
     elif name not in schemas.names(form):

@@ -5,6 +5,7 @@ Verbs import their dependencies when they run, because importing Spark, pydantic
 
 import errno
 import logging
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -35,7 +36,7 @@ class Seconds(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number; unlike a range of click, reject `nan`."""
         found: float = super().convert(value, param, ctx)
-        if found != found:  # noqa: PLR0124 - true of nan only
+        if math.isnan(found):
             self.fail("nan is not a time.", param, ctx)
         return found
 

@@ -24,11 +24,6 @@ _ADVICE: Final = {
 }
 
 
-def is_topic_name(text: str) -> bool:
-    """Return True if a Kafka topic can have this name."""
-    return 0 < len(text) <= MAX_LENGTH and not _FOREIGN.search(text) and text not in {".", ".."}
-
-
 def everything(dialect: str) -> str:
     """Return the catch-all pattern of a dialect, or of `nats` if there is no such dialect."""
     return DIALECTS.get(dialect, DIALECTS["nats"]).catch_all
