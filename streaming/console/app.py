@@ -26,7 +26,7 @@ from matcher.dialects import POLICIES
 from streaming.client.rows import Subscriber
 from streaming.console import asking, live
 from streaming.console.access import COOKIE, SESSION_SECONDS, Guard, Sessions, form_token
-from streaming.console.asking import JsonAnswer
+from streaming.console.asking import JsonAnswer, whole_number
 from streaming.console.budget import fitting
 from streaming.console.explaining import Explain, explain_by_updates
 from streaming.console.job_lists import JobLists, by_job, group_list
@@ -50,8 +50,8 @@ MAX_STREAMS: Final = 64
 _AT_ONCE: Final = 200
 """Maximum number of changes per event. The event also contains the number of omitted changes."""
 
-_MAX_DIGITS: Final = 18
-"""Maximum number of digits of the number of an event."""
+_MAX_EVENTS: Final = 10**18
+"""Maximum number of an event that a browser has received."""
 
 _LOOK_SECONDS: Final = 0.25
 _STATE_SECONDS: Final = 1.0
@@ -325,8 +325,7 @@ class ChangeStream:
         if self.open >= MAX_STREAMS:
             return JsonAnswer({"error": f"{MAX_STREAMS} pages already follow the changes"}, 503, {"Retry-After": "10"})
         run, _, number = request.headers.get("last-event-id", "").partition("-")
-        is_number = number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS
-        seen = int(number) if run == self._run and is_number else None
+        seen = whole_number(number, _MAX_EVENTS) if run == self._run else None
         self.open += 1  # before the response starts, to include concurrent requests
         events = self._events(self._relation.changes.last if seen is None else seen)
         return _Stream(self, events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

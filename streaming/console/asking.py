@@ -98,10 +98,16 @@ def _text(request: Request, name: str, default: str | None = None) -> str:
 
 
 def _number(request: Request, name: str, default: int, most: int) -> int:
-    found = request.query_params.get(name, str(default))
-    if not (found.isascii() and found.isdigit() and len(found) <= len(str(most)) and int(found) <= most):
+    found = whole_number(request.query_params.get(name, str(default)), most)
+    if found is None:
         raise HTTPException(400, f"the parameter {name} must be a number from 0 to {most}")
-    return int(found)
+    return found
+
+
+def whole_number(text: str, most: int) -> int | None:
+    """Return the number that a text of digits means; None for another text, or above `most`."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
+    return int(text) if is_number else None
 
 
 def _subscriber(request: Request, group: str | None = None) -> Subscriber:
@@ -129,10 +135,11 @@ def _search(request: Request) -> Search:
 
 def _place(request: Request) -> tuple[int, int]:
     """Return the shard and cursor of a place in the job's topics."""
-    shard, _, cursor = _text(request, "after", "0:0").partition(":")
-    if not all(each.isascii() and each.isdigit() and len(each) <= len(str(_MAX_START)) for each in (shard, cursor)):
+    parts = _text(request, "after", "0:0").partition(":")
+    shard, cursor = whole_number(parts[0], _MAX_START), whole_number(parts[2], _MAX_START)
+    if shard is None or cursor is None:
         raise HTTPException(400, "the parameter after must be the field `more` of the last answer")
-    return int(shard), int(cursor)
+    return shard, cursor
 
 
 def _listing(request: Request, *columns: str) -> ListRequest:
