@@ -205,7 +205,11 @@ class KafkaOffsets:
                 log.warning("%s", self._sentence(error.args[0]))
 
     def commit(self, *, wait: bool) -> None:
-        """Commit processed records; only with `wait` raise `NotCommitted`."""
+        """Commit processed records. Without `wait`, `was_committed` handles the result.
+
+        Raises:
+            NotCommitted: Kafka does not accept the offsets, or does not answer.
+        """
         changed = {part: self._processed[part] for part in self._changed}
         self._changed.clear()
         self._committed.update(changed)

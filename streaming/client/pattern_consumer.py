@@ -22,6 +22,7 @@ from streaming.kafka.clients import NO_ACCESS, PARTITION_END, concerns_group, cr
 from streaming.kafka.permissions import readable, usable_group
 from streaming.kafka.reader import partition_of_record
 from streaming.records.model import check_name
+from streaming.records.op import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -305,7 +306,7 @@ class PatternConsumer:
 
     def _on_change(self, change: Change) -> None:
         """Note a change; the thread that reads the updates calls this."""
-        self._assignment.has_changed(change.row.lite_topic, deleted=change.row.cause == "TOPIC_DELETED")
+        self._assignment.has_changed(change.row.lite_topic, deleted=change.row.cause == Cause.TOPIC_DELETED)
 
 
 def _check_names(**names: str) -> None:

@@ -289,7 +289,7 @@ class Orders:
         """Return the number of a request.
 
         If it is not stored, it is between the numbers of the requests before and after it: only the order among the
-        clients of the group counts. Whole numbers are left for requests in ascending order, since each had one.
+        clients of the group counts. The next whole number is preferred, because many halves would become equal.
         """
         known, position = self._by_partition[place.partition], place.position
         found: float | None = known.get(position)

@@ -310,7 +310,7 @@ class RequestReader:
             return ()
         log = self._log(key.group)
         steps = log.end(key, due)
-        # Another layout of shards numbered the repeated requests, or none did; the next request is newer than they are.
+        # After a change of the number of shards, this shard has not counted the repeated requests.
         self.latest_order = max(self.latest_order, int(log.latest_order))
         return steps
 

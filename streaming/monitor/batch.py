@@ -121,7 +121,7 @@ class LagMeter:
     def learn_newest(self, topic: str, partition: int, timestamp: float) -> None:
         """Record the time of a record that was read, in seconds since the epoch.
 
-        A producer with a fast clock may have given it a time to come, which would hide the lag until then.
+        The clock of its producer may be fast, and a future time would hide the lag until then.
         """
         place, timestamp = (topic, partition), min(timestamp, self._now())
         self._newest[place] = max(timestamp, self._newest.get(place, timestamp))

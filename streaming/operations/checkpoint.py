@@ -182,8 +182,8 @@ def check_ended(checkpoint: JobCheckpoint, bootstrap_servers: str, options: Mapp
         checkpoint_id, clock = checkpoint.id, checkpoint.topics[-1]
     except NotVerified as error:
         raise BackupRefused(
-            f"{str(error).partition(' Give')[0].rstrip('.')}, so Kafka cannot be asked for the driver of the "
-            "checkpoint. Make sure that it has ended, and give --driver-has-ended."
+            f"{str(error).rstrip('.')}. If it is a damaged checkpoint, Kafka cannot be asked for its driver: "
+            "make sure that it has ended, and give --driver-has-ended."
         ) from None
     if checkpoint_id is None:  # releases without ids had no lease
         return

@@ -46,8 +46,6 @@ _INITIAL = f"{QUERY}/sources/0/0"
 _EXPECTED: Final = ("FileNotFoundException", "FileAlreadyExistsException")
 """Ends of the names of exceptions that callers handle."""
 
-_CHECKSUM: Final = "ChecksumException"
-
 T = TypeVar("T")
 
 
@@ -117,8 +115,8 @@ class CheckpointFiles:
             finally:
                 stream.close()
         except Py4JJavaError as error:
-            kind = str(error.java_exception.getClass().getName())
-            raise OSError(_differs(name) if kind.endswith(_CHECKSUM) else str(error.java_exception)) from None
+            differs = str(error.java_exception.getClass().getName()).endswith("ChecksumException")
+            raise OSError(_differs(name) if differs else str(error.java_exception)) from None
 
     def numbers(self, folder: str) -> list[int]:
         """Return the names of a folder's files that are numbers, in order; none if there is no folder."""
@@ -176,7 +174,7 @@ class CheckpointFiles:
 
 
 def _differs(name: str) -> str:
-    """Return the error for a file that is not the file of which Hadoop has noted the checksum."""
+    """Return the error for a file that differs from its checksum."""
     folder, _, file = name.rpartition("/")
     checksum = f"{folder}/.{file}.crc" if folder else f".{file}.crc"
     return f"it differs from its checksum in {checksum}; if a copy has replaced the file, delete {checksum} as well"

@@ -34,12 +34,11 @@ def local_path(location: str) -> Path | None:
 
 
 def path_of(uri: str) -> str:
-    """Return host or bucket, and path of a URI.
+    """Return the part of a URI after its scheme: host or bucket, and path.
 
     Hadoop takes a path literally: it decodes nothing, and `?` and `#` belong to the path.
     """
-    rest = uri.partition(":")[2]
-    return rest.removeprefix("//")
+    return uri.partition(":")[2].removeprefix("//")
 
 
 def check(location: str, *, writes: bool) -> None:

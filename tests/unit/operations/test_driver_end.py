@@ -35,7 +35,7 @@ def test_a_damaged_checkpoint_can_be_replaced_without_the_question(
     """Such a checkpoint is why a backup is restored."""
     if content is not None:
         (tmp_path / "reexpand.json").write_bytes(content)
-    with pytest.raises(BackupRefused, match=f"{reason}.*, so Kafka cannot be asked.*give --driver-has-ended"):
+    with pytest.raises(BackupRefused, match=f"{reason}.*Kafka cannot be asked.*give --driver-has-ended"):
         driver.check_ended(JobCheckpoint(str(tmp_path)), "127.0.0.1:1", {})
     with pytest.raises(NotVerified, match=reason):
         _ = JobCheckpoint(str(tmp_path)).topics
