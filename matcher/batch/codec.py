@@ -82,7 +82,9 @@ def dump(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     return _MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
 
 
-def load(data: bytes, kind: str, types: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def load(
+    data: bytes | memoryview, kind: str, types: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Decode a result of `dump`; the arrays are read-only views of the data.
 
     The checksum detects damage, not forgery: the caller must check that header and arrays are consistent. `types` has
@@ -97,7 +99,7 @@ def load(data: bytes, kind: str, types: Mapping[str, str]) -> tuple[dict[str, An
         raise CorruptIndex("the checksum of the index is wrong")
     position = _PREFIX_BYTES + int.from_bytes(data[8:_PREFIX_BYTES], "little")
     try:
-        content = json.loads(data[_PREFIX_BYTES:position])
+        content = json.loads(bytes(data[_PREFIX_BYTES:position]))
     except (ValueError, RecursionError):
         raise CorruptIndex("the header of the index is not JSON") from None
     match content:

@@ -16,7 +16,7 @@ from streaming.records.model import End, Place
 from streaming.records.subscribers import ClientKey
 from streaming.state.notes import Versions
 from streaming.storage.journal import Journal
-from streaming.storage.store import Packed, overlay
+from streaming.storage.packed import Packed, overlay
 
 _PRESENT_STEP_MS: Final = 10_000
 _ABSENT_STEP_MS: Final = 600_000

@@ -13,7 +13,6 @@ from math import inf
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
 from streaming.expansion.view import GroupMoment
 from streaming.records.columns import Pairs, SourceColumns
-from streaming.records.model import TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause, Op, UpdateColumns
 from streaming.state import Backfill, ShardState
@@ -22,6 +21,7 @@ from streaming.state.delta import Former, PolicyEvent
 from streaming.state.frames import former_interest, former_policy, pinned
 from streaming.state.indexes import TopicSpan
 from streaming.state.policy import GroupPolicy
+from streaming.state.topic_table import StoredTopics
 
 Covering = tuple[tuple[ClientKey, ...], tuple[ClientKey, ...]]
 """The backfills that cover a topic before and after a micro-batch."""
@@ -169,7 +169,7 @@ class GroupBackfills:
     def _of_event(self, event: PolicyEvent) -> GroupMoment:
         return GroupMoment(event.source, None if event.client_id is None else ClientKey(self.group, event.client_id))
 
-    def _topics(self, key: ClientKey) -> dict[str, TopicMetadata] | TopicSpan:
+    def _topics(self, key: ClientKey) -> StoredTopics | TopicSpan:
         return self.batch.state.topics if key == self._begun else self.batch.state.remaining(key)
 
     def _has_quotas(self) -> bool:

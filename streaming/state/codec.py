@@ -27,10 +27,15 @@ from streaming.state.interests import MQTT
 from streaming.state.notes import ClientNotes, Judged, Repeated
 from streaming.state.policy import GroupPolicy
 from streaming.state.shard_state import ShardState
+from streaming.state.topic_table import TopicTable, described, settled
 from streaming.storage.journal import Journal
+from streaming.storage.snapshots import Content
 
 _TOPICS_PER_COUNT = 8
 """Changed topics per client from which on its count is written: 30 bytes, against 2 us per topic to count."""
+
+_CHANGED_SHARE = 8
+"""Changes of a table of topics, as a share of its topics, after which another one is made."""
 
 _NOTES_FIELDS = len(ClientNotes._fields)
 """Fields of notes; a former release wrote more."""
@@ -50,7 +55,7 @@ def append(journal: Journal, state: ShardState, delta: ShardDelta) -> Journal:
     if not (state.topics or state):
         return journal.cleared()
     growth = sum(map(len, delta.added)) - sum(map(len, delta.removed))
-    return journal.append(_delta_fields(delta), lambda: _state_fields(state), growth)
+    return journal.append(_delta_fields(delta), lambda: _state_fields(state, state.topics), growth)
 
 
 def replay(state: ShardState, changes: Iterable[Any]) -> None:
@@ -89,12 +94,38 @@ def replay(state: ShardState, changes: Iterable[Any]) -> None:
         )
 
 
-def _state_fields(state: ShardState) -> list[Any]:
-    """Return the state as a single change of an empty state."""
+def is_snapshot_due(state: ShardState, has_snapshot: bool, *, min_topics: int) -> bool:  # noqa: FBT001 - a fact
+    """Return True if a shard with so many topics has no snapshot, or if a share of its table has changed."""
+    topics = state.topics
+    if has_snapshot and isinstance(topics, TopicTable):
+        return topics.changes > (len(topics) + min_topics) // _CHANGED_SHARE
+    return len(topics) >= min_topics
+
+
+def snapshot_content(state: ShardState) -> Content | None:
+    """Return the content of a snapshot; None if the shard has too many topics."""
+    arrays = settled(state.topics)
+    known = {name: each for name, each in described(state.topics).items() if each is not NO_METADATA}
+    return None if arrays is None else Content(arrays, (_topic_fields(known), _state_fields(state, {})))
+
+
+def settle(state: ShardState, content: Content) -> None:
+    """Give a state the topics of a snapshot of itself."""
+    state.settle(TopicTable(content.arrays, _topics(content.others[0])))
+
+
+def restore(state: ShardState, content: Content) -> None:
+    """Give an empty state the content of a snapshot."""
+    settle(state, content)
+    replay(state, [content.others[1]])
+
+
+def _state_fields(state: ShardState, topics: Mapping[str, TopicMetadata]) -> list[Any]:
+    """Return the state as a single change of an empty state, with these topics."""
     return _delta_fields(
         ShardDelta(
             {},
-            state.topics,
+            dict(topics.items()),
             dict(state.groups),
             dict(state.clients.items()),
             dict(state.last_requests.items()),

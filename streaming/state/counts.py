@@ -28,7 +28,9 @@ _LOOKS: Final = 64
 class Countable(Protocol):
     """The part of a `ShardState` that counting needs."""
 
-    topics: dict[str, TopicMetadata]
+    @property
+    def topics(self) -> Mapping[str, TopicMetadata]:
+        """All topics, in order of creation."""
 
     @property
     def is_unrestricted(self) -> bool:

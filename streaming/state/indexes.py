@@ -13,6 +13,7 @@ from streaming.state.client import Client, Interest, is_absent
 from streaming.state.delta import ShardDelta
 from streaming.state.group import Group
 from streaming.state.interests import Interests, pattern_of
+from streaming.state.topic_table import TopicTable, described
 
 Topics = Mapping[str, TopicMetadata]
 
@@ -130,7 +131,7 @@ class Deadlines:
 
     def add(self, topics: Topics) -> None:
         """Note topics that are stored now."""
-        for topic, metadata in topics.items():
+        for topic, metadata in described(topics).items():
             if metadata.deadline is not None:
                 self._topics.setdefault(metadata.deadline, {})[topic] = None
                 self._times.add(metadata.deadline)
@@ -291,7 +292,7 @@ class Footprint:
         self,
         *,
         text_bytes: int,
-        topics: int,
+        topics: Topics,
         targets: PatternTargets,
         has_order: bool,
         clients: int,
@@ -301,17 +302,20 @@ class Footprint:
 
         Args:
             text_bytes: bytes of all names, patterns and properties.
-            topics: number of stored topics.
+            topics: all topics; those in a table take no memory of the process, unless an index decoded them.
             targets: these topics by pattern.
             has_order: their order of creation is indexed.
             clients: number of clients.
             interests: index of interests, if there is one.
         """
+        indexes, count = len(targets.indexes) + has_order, len(topics)
+        if isinstance(topics, TopicTable) and not indexes:
+            text_bytes, count = text_bytes - topics.text_bytes, topics.changes
         parsed_bytes, separate = (interests.parsed_bytes, interests.separate_patterns) if interests else (0, 0)
         return (
             _SHARD
             + text_bytes
-            + topics * (_TOPIC + (len(targets.indexes) + has_order) * _INDEXED_TOPIC)
+            + count * (_TOPIC + indexes * _INDEXED_TOPIC)
             + sum([index.nodes for index in targets.indexes.values()]) * _NODE
             + self._described_topics * _METADATA
             + clients * _CLIENT

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import chain, starmap
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from streaming.records.subscribers import ClientKey, Matches
 from streaming.state.client import Client, Interest, LastRequest, Subscription, is_absent
@@ -24,11 +24,9 @@ from streaming.state.indexes import (
 from streaming.state.interests import Interests
 from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
 from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive
-from streaming.storage.store import Packed, overlay
+from streaming.state.topic_table import StoredTopics, TopicTable
+from streaming.storage.packed import Packed, overlay
 from streaming.tuning import DEFAULT_TUNING, Tuning
-
-if TYPE_CHECKING:
-    from streaming.records.model import TopicMetadata
 
 
 class ShardContent(Roster):
@@ -50,7 +48,7 @@ class ShardContent(Roster):
             ClientKey, is_absent, lambda fields: Client.of(*starmap(Subscription, fields))
         )
         super().__init__({}, {}, clients)
-        self.topics: dict[str, TopicMetadata] = {}
+        self.topics: StoredTopics = {}
         self.last_requests = Packed[ClientKey, LastRequest](
             ClientKey, lambda key, _: key not in clients.present, lambda fields: LastRequest(*fields)
         )
@@ -59,6 +57,7 @@ class ShardContent(Roster):
         self.notes: dict[ClientKey, ClientNotes] = {}
         self.repeated: dict[tuple[ClientKey, int], Repeated] = {}
         self.latest_order = 0
+        self._footprint = Footprint()
 
     def __bool__(self) -> bool:
         return any(self._content)
@@ -74,6 +73,12 @@ class ShardContent(Roster):
     def _content(self) -> tuple[Any, ...]:
         settings = self.groups, self.selectors, self.alarms
         return self.topics, *settings, self.clients, self.last_requests, self.backfills, self.notes, self.repeated
+
+    def settle(self, table: TopicTable) -> None:
+        """Replace the topics by a table of them, or an empty state's by any table."""
+        if not self.topics:
+            self._footprint.follow(ShardDelta(added=table.described), {}, {})
+        self.topics = table
 
     def note(self, key: ClientKey) -> ClientNotes:
         """Return the notes about a client."""
@@ -173,7 +178,6 @@ class ShardState(ShardGroups):
         self._accepted: dict[str, Accepted] = {}
         self._by_group: dict[str, dict[ClientKey, Backfill]] | None = None
         self._held: HeldCounts | None = None
-        self._footprint = Footprint()
         self._interests: Interests | None = None
         self._alarm_times = Alarms()
 
@@ -324,14 +328,10 @@ class ShardState(ShardGroups):
         self._held = None
 
     def memory_bytes(self, text_bytes: int) -> int:
-        """Return the estimated memory of the state with its indexes, in bytes.
-
-        Args:
-            text_bytes: size of its journal, which has all names, patterns and properties.
-        """
+        """Return the estimated memory of the state with its indexes; both it and the size of its journal in bytes."""
         return self._footprint.memory_bytes(
             text_bytes=text_bytes,
-            topics=len(self.topics),
+            topics=self.topics,
             targets=self._targets,
             has_order=bool(self.backfills),
             clients=len(self.clients.present),

@@ -14,6 +14,7 @@ from streaming.errors import StateCorrupted
 from streaming.storage import s3
 from streaming.storage.folder import PARTS, local_path, path_of, sync
 from streaming.storage.journal import Archive
+from streaming.storage.snapshots import Snapshots
 
 _LOCAL = "local"
 """Arrow's name for the file system of this machine, mounts included."""
@@ -38,7 +39,12 @@ class Folder:
         Each key has its own folder, because equal parts of two keys are removed at different times.
         """
         files, root = opened(self.checkpoint)
-        return _KeyFolder(files, f"{root}/{PARTS}/{blake2b(parent.encode(), digest_size=8).hexdigest()}-{number}")
+        return _KeyFolder(files, f"{root}/{PARTS}/{_folder_name(parent, number)}")
+
+    def snapshots(self, parent: str, number: int) -> Snapshots | None:
+        """Return the snapshots of one key, beside its parts; None if the checkpoint is not a local folder."""
+        folder = local_path(self.checkpoint)
+        return None if folder is None else Snapshots(folder / PARTS / _folder_name(parent, number))
 
     def remove_everywhere(self, name: str) -> None:
         """Remove the files of this name from the archives of all keys."""
@@ -60,6 +66,10 @@ class Folder:
         except (OSError, ValueError, ArrowException) as error:
             return str(error)
         return None
+
+
+def _folder_name(parent: str, number: int) -> str:
+    return f"{blake2b(parent.encode(), digest_size=8).hexdigest()}-{number}"
 
 
 @lru_cache
@@ -119,13 +129,14 @@ class _KeyFolder:
         with self.files.open_output_stream(path, compression=None) as stream:
             stream.write(data)
 
-    def _get(self, path: str) -> bytes:
-        with self.files.open_input_stream(path, compression=None) as stream:
-            return bytes(stream.read())
+    def _get(self, path: str, start: int = 0) -> bytes:
+        with self.files.open_input_file(path) as file:
+            file.seek(start)
+            return bytes(file.read())
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, start: int = 0) -> bytes:
         try:
-            return self._get(f"{self.folder}/{name}")
+            return self._get(f"{self.folder}/{name}", start)
         except FileNotFoundError:
             raise StateCorrupted(
                 f"a part of the state is missing, {self.folder}/{name}; restore the checkpoint from a copy, "

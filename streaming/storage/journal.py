@@ -50,8 +50,8 @@ class Archive(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Write a part, whole or not at all; equal names mean equal content."""
 
-    def read(self, name: str) -> bytes:
-        """Return the content of a part.
+    def read(self, name: str, start: int = 0) -> bytes:
+        """Return the content of a part, from some byte on.
 
         Raises:
             StateCorrupted: the part does not exist.
@@ -172,8 +172,8 @@ class Journal:
         end = 0
         for piece in self._pieces():
             if read.end < end + piece.length:
-                start = read.end - end
-                return self._content(piece)[max(0, start - _DIGEST_BYTES) : start] == read.digest
+                start = max(0, read.end - end - _DIGEST_BYTES)
+                return self._content(piece, start)[: read.end - end - start] == read.digest
             end += piece.length
             if read.end == end:
                 return piece.digest == read.digest
@@ -189,7 +189,7 @@ class Journal:
         for piece in self._pieces():
             if after.end < end + piece.length:
                 where = _part_named(piece) if piece in self.parts else "a state value"
-                yield from _decode_segments(self._content(piece), max(0, after.end - end), digest, where)
+                yield from _decode_segments(self._content(piece, max(0, after.end - end)), 0, digest, where)
                 digest = piece.digest
             end += piece.length
 
@@ -197,17 +197,18 @@ class Journal:
         """Return the parts, and the segments in the value as if they were one more."""
         return [*self.parts, Part(len(self.tail), self.tail[-_DIGEST_BYTES:])] if self.tail else list(self.parts)
 
-    def _content(self, part: Part) -> bytes:
+    def _content(self, part: Part, start: int = 0) -> bytes:
         if part not in self.parts:
-            return self.tail
+            return self.tail[start:]
         if self.archive is None:
             raise StateCorrupted(
                 "a part of the state is a file next to the checkpoint, which Python cannot reach now; "
                 "see the warning at the start of the job"
             )
-        data = self.archive.read(part.name)
-        if len(data) != part.length:
-            raise StateCorrupted(f"{_part_named(part)} is {len(data)} bytes long, not {part.length}; {_WAY_OUT}")
+        data = self.archive.read(part.name, start)
+        if start + len(data) != part.length:
+            length = start + len(data)
+            raise StateCorrupted(f"{_part_named(part)} is {length} bytes long, not {part.length}; {_WAY_OUT}")
         return data
 
     def append(self, change: Any, whole: Callable[[], Any], growth: int = 0) -> Self:

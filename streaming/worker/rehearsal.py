@@ -102,17 +102,20 @@ class _RemoteArchive:
     def of(self, parent: str, number: int) -> Archive:
         return _RemoteArchive(self.line, parent, number)
 
+    def snapshots(self, _parent: str, _number: int) -> None:
+        """Return None: this is a dry run."""
+
     def write(self, name: str, data: bytes) -> None:
         self.written[name] = data
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, start: int = 0) -> bytes:
         if name in self.written:
-            return self.written[name]
+            return self.written[name][start:]
         self.line.send((self.parent, self.number, name))
         content = self.line.recv()
         if content is None:
             raise StateCorrupted(f"the part {name} cannot be read")
-        return bytes(content)
+        return bytes(content[start:])
 
     def remove(self, name: str) -> None:
         """Keep the part: this is a dry run."""

@@ -18,7 +18,7 @@ from streaming.records.writing import UpdateWriter
 from streaming.state import Shard, ShardDelta, ShardState
 from streaming.state.client import Mode
 from streaming.storage.journal import FORMAT, Journal
-from streaming.storage.store import STATE_CACHE_BYTES, Archives, Key, Kind, S, StateStore
+from streaming.storage.store import STATE_CACHE_BYTES, Archives, Key, Kind, S, SnapshotCodec, StateStore
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.worker.bounds import Bounds
 from streaming.worker.failures import NOT_OF_AN_ENTRY, EntryFailed, decision_fields, unreadable
@@ -81,7 +81,14 @@ class Worker:
             config.archives, adopts=config.adopts, cache_bytes=config.state_cache_bytes, tuning=tuning
         )
         new = partial(ShardState, inner_multi=config.inner_multi, tuning=tuning)
-        self._shards = Kind[ShardState, ShardDelta](new, state.replay, state.append)
+        snapshots = SnapshotCodec[ShardState](
+            tuning.snapshot_min_topics,  # a topic has at least a byte
+            partial(state.is_snapshot_due, min_topics=tuning.snapshot_min_topics),
+            state.snapshot_content,
+            state.settle,
+            state.restore,
+        )
+        self._shards = Kind[ShardState, ShardDelta](new, state.replay, state.append, snapshots)
         self._buckets = Kind[CoordinatorState, CoordinatorDelta](
             CoordinatorState, coordinator.replay, coordinator.append
         )

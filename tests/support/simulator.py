@@ -4,7 +4,11 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
+from weakref import finalize
 
 from streaming.coordinator import COORDINATOR
 from streaming.operations.adoption import Layout, renewed_states
@@ -13,6 +17,7 @@ from streaming.records.model import Reason, Stream
 from streaming.records.routing import Routing, placed
 from streaming.state import Shard
 from streaming.state.holdings import holdings
+from streaming.storage.snapshots import Snapshots
 from streaming.storage.store import ADOPTED
 from streaming.worker.rows import STREAMS, InputRow, OutputKind
 from streaming.worker.worker import Worker, WorkerConfig
@@ -47,13 +52,20 @@ def rows_of(output: Written) -> list[tuple[Any, ...]]:
 
 
 class Memories(defaultdict[tuple[str, int], Memory]):
-    """Archives of all keys."""
+    """Archives of all keys; snapshots are in files."""
 
     def __init__(self) -> None:
         super().__init__(Memory)
+        self._folder: Path | None = None
 
     def of(self, parent: str, number: int) -> Memory:
         return self[parent, number]
+
+    def snapshots(self, parent: str, number: int) -> Snapshots:
+        if self._folder is None:
+            self._folder = Path(mkdtemp(prefix="reexpand-snapshots-"))
+            finalize(self, rmtree, self._folder)
+        return Snapshots(self._folder / f"{parent.encode().hex()}-{number}")
 
 
 @dataclass

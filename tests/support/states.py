@@ -36,10 +36,10 @@ class Memory(dict[str, bytes]):
         assert self.get(name, data) == data
         self[name] = data
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, start: int = 0) -> bytes:
         if name not in self:
             raise StateCorrupted(f"there is no {name}")
-        return self[name]
+        return self[name][start:]
 
     def remove(self, name: str) -> None:
         """Remove a part if it exists: a repeated micro-batch removes it again."""

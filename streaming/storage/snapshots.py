@@ -1,0 +1,114 @@
+"""Snapshots of large states: files that all workers of a machine map into memory, instead of decoding journals.
+
+A snapshot is derived from a journal up to a position, and named after it. It is only a shortcut: a journal that does
+not continue a snapshot, or a damaged snapshot, is read from its beginning. So snapshots need no backup.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+from pyarrow import ArrowException, memory_map
+
+from matcher import CorruptIndex
+from matcher.batch.codec import dump, load
+from streaming.storage.journal import Journal, Position
+
+_NAME: Final = re.compile(r"snapshot-(\d+)-([0-9a-f]{32})")
+_ABANDONED_SECONDS: Final = 3_600
+"""Time after which an unfinished snapshot is of a worker that was killed."""
+
+_KIND: Final = "shard 1"
+"""Name and version of the content; a snapshot of another version is not used."""
+
+_TYPES: Final = {"texts": "|u1", "bounds": "<u4", "hashed": "<u8", "secret": "|u1", "others": "|u1"}
+"""Arrays of a table of topics (see `TopicTable`) and the others as MessagePack, with the types of their numbers."""
+
+
+class Content(NamedTuple):
+    """Content of a snapshot: arrays, and all that is not in arrays, as plain values."""
+
+    arrays: Mapping[str, npt.NDArray[Any]]
+    others: Any
+
+
+class Snapshots(NamedTuple):
+    """Snapshots of one key.
+
+    Attributes:
+        folder: their folder, which exists if the key has parts.
+    """
+
+    folder: Path
+
+    def latest(self, journal: Journal, known: Position | None = None) -> Position | None:
+        """Return the position of the latest snapshot that a journal continues; None if there is none.
+
+        A known one is returned without a look at the journal.
+        """
+        positions = sorted(self._positions(), reverse=True)
+        if known in positions[:1]:
+            return known
+        return next(filter(journal.continues, positions), None)
+
+    def read(self, position: Position) -> Content | None:
+        """Map a snapshot; return None if it is gone. A damaged one is removed."""
+        path = self.folder / _name(position)
+        try:
+            with memory_map(str(path)) as file:
+                data = memoryview(file.read_buffer())  # keeps the mapping, not the file
+            _, arrays = load(data, _KIND, _TYPES)
+        except FileNotFoundError:
+            return None
+        except (OSError, ArrowException, CorruptIndex):
+            path.unlink(missing_ok=True)
+            return None
+        return Content(arrays, msgpack.unpackb(arrays.pop("others"), use_list=False))
+
+    def write(self, position: Position, content: Content, former: Position | None) -> bool:
+        """Write a snapshot, and remove all but it and a former one, which a repeated micro-batch would continue.
+
+        Returns:
+            False if it cannot be written.
+        """
+        path = self.folder / _name(position)
+        others = np.frombuffer(msgpack.packb(content.others), np.uint8)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Not flushed to the disk: a power loss leaves bytes that fail their checksum.
+            unfinished.write_bytes(dump({"kind": _KIND}, {**content.arrays, "others": others}))
+            unfinished.replace(path)
+        except OSError:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            return False
+        with suppress(OSError):
+            unwanted = {self.folder / _name(each) for each in self._positions() if each not in (position, former)}
+            abandoned_at = path.stat().st_mtime - _ABANDONED_SECONDS
+            for each in (*unwanted, *self.folder.glob(".snapshot-*")):
+                if each in unwanted or each.stat().st_mtime < abandoned_at:
+                    each.unlink(missing_ok=True)
+        return True
+
+    def clear(self) -> None:
+        """Remove all snapshots."""
+        for each in self._positions():
+            (self.folder / _name(each)).unlink(missing_ok=True)
+
+    def _positions(self) -> list[Position]:
+        try:
+            found = [_NAME.fullmatch(path.name) for path in self.folder.iterdir()]
+        except OSError:
+            return []
+        return [Position(int(each[1]), bytes.fromhex(each[2])) for each in found if each is not None]
+
+
+def _name(position: Position) -> str:
+    return f"snapshot-{position.end}-{position.digest.hex()}"

@@ -1,0 +1,231 @@
+"""Snapshots of large states: when a worker uses them, and what is left of them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streaming.storage.archive import Folder, _KeyFolder
+from streaming.storage.journal import Journal, Position
+from streaming.storage.snapshots import Content, Snapshots
+from streaming.tuning import Tuning
+from streaming.worker.rows import InputRow
+from streaming.worker.worker import Worker, WorkerConfig
+from tests.support.events import created, deleted, replace, wildcard
+from tests.support.simulator import TOPICS as NAMES
+from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, row, work
+
+ARRAYS = {
+    "texts": np.frombuffer(b"abc", np.uint8),
+    "bounds": np.array([0, 1, 3], "<u4"),
+    "hashed": np.array([5, 6], "<u8"),
+    "secret": np.frombuffer(b"0123456789abcdef", np.uint8),
+}
+CONTENT = Content(ARRAYS, [1, {"two": "three"}])
+
+
+def at(end: int) -> Position:
+    return Position(end, bytes([end]) * 16)
+
+
+def files(snapshots: Snapshots) -> list[str]:
+    return sorted(each.name.split("-")[1] for each in snapshots.folder.glob("snapshot-*"))
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Snapshots:
+    return Snapshots(tmp_path / "key")
+
+
+def test_a_snapshot_is_read_as_it_was_written(snapshots: Snapshots) -> None:
+    assert snapshots.write(at(9), CONTENT, None)
+    found = snapshots.read(at(9))
+    assert found is not None
+    assert found.others == (1, {"two": "three"})
+    assert {name: array.tolist() for name, array in found.arrays.items()} == {
+        name: array.tolist() for name, array in ARRAYS.items()
+    }
+    assert snapshots.read(at(8)) is None
+
+
+def _cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def _flipped(data: bytes) -> bytes:
+    return data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+
+
+def _zeroed(data: bytes) -> bytes:
+    return bytes(len(data))
+
+
+@pytest.mark.parametrize("damage", [_cut, _flipped, _zeroed, lambda _: b"", lambda data: data[:5]])
+def test_a_damaged_snapshot_is_removed(damage: Callable[[bytes], bytes], snapshots: Snapshots) -> None:
+    assert snapshots.write(at(9), CONTENT, None)
+    (path,) = snapshots.folder.iterdir()
+    path.write_bytes(damage(path.read_bytes()))
+    assert snapshots.read(at(9)) is None
+    assert not path.exists()
+
+
+def test_the_former_snapshot_stays_and_older_ones_go(snapshots: Snapshots) -> None:
+    for end in (1, 2):
+        assert snapshots.write(at(end), CONTENT, at(end - 1))
+    assert files(snapshots) == ["1", "2"]
+    for name, age in ((".snapshot-7.1", 7_200), (".snapshot-8.1", 60)):
+        path = snapshots.folder / name
+        path.touch()
+        now = path.stat().st_mtime
+        os.utime(path, (now - age, now - age))
+    other = snapshots.folder / "0123456789abcdef0123456789abcdef-77"
+    other.touch()
+    assert snapshots.write(at(3), CONTENT, at(2))
+    assert files(snapshots) == ["2", "3"]
+    assert [each.name for each in snapshots.folder.glob(".*")] == [".snapshot-8.1"]
+    snapshots.clear()
+    assert files(snapshots) == []
+    assert other.exists()
+
+
+def test_a_snapshot_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "key").touch()
+    assert not Snapshots(tmp_path / "key").write(at(9), CONTENT, None)
+    assert Snapshots(tmp_path / "key").latest(Journal()) is None
+
+
+class Job:
+    """A shard, and workers that take turns; a snapshot is due for so many topics."""
+
+    def __init__(self, folder: Path, least: int = 5) -> None:
+        self.config = WorkerConfig(NAMES, archives=Folder(str(folder)))
+        self.tuning = Tuning(snapshot_min_topics=least, inline_bytes=200, retained_micro_batches=2)
+        self.value: bytes | None = None
+        self.batch = 0
+        self.snapshots = Folder(str(folder)).snapshots("p", 0)
+
+    def worker(self) -> Worker:
+        return Worker(self.config, self.tuning)
+
+    def run(self, worker: Worker, *rows: InputRow) -> list[str]:
+        """Run a micro-batch; return the topics of its updates."""
+        self.batch += 1
+        self.value, output = work("p", 0, rows, self.value, worker, batch=self.batch)
+        return sorted(update["liteTopic"] for update in output.payloads_of("add") + output.payloads_of("remove"))
+
+    def create(self, worker: Worker, *names: str) -> list[str]:
+        return self.run(worker, *(row(TOPICS, created(name), offset) for offset, name in enumerate(names)))
+
+    def files(self) -> list[str]:
+        assert self.snapshots is not None
+        return files(self.snapshots)
+
+
+TEN = [f"topic__{number}" for number in range(10)]
+
+
+def subscribed(tmp_path: Path, least: int = 5) -> Job:
+    """A job whose one client has the pattern topic__*, and which knows ten topics."""
+    job = Job(tmp_path, least)
+    worker = job.worker()
+    job.run(worker, row(GROUPS, wildcard()), row(SUBSCRIPTIONS, replace("topic__*")))
+    assert job.create(worker, *TEN) == TEN
+    return job
+
+
+def read_from(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note from which byte the parts of states are read."""
+    starts: list[int] = []
+    former = _KeyFolder.read
+
+    def read(self: _KeyFolder, name: str, start: int = 0) -> bytes:
+        starts.append(start)
+        return former(self, name, start)
+
+    monkeypatch.setattr(_KeyFolder, "read", read)
+    return starts
+
+
+def test_a_new_worker_reads_a_snapshot_in_place_of_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = subscribed(tmp_path)
+    assert len(job.files()) == 1
+    starts = read_from(monkeypatch)
+    worker = job.worker()
+    assert job.create(worker, "topic__3", "topic__x") == ["topic__x"]
+    assert job.run(worker, row(TOPICS, deleted("topic__3")), row(TOPICS, deleted("topic__x"), 1)) == [
+        "topic__3",
+        "topic__x",
+    ]
+    assert 0 not in starts
+    assert job.create(job.worker(), "topic__3", "topic__4", "topic__x") == ["topic__3", "topic__x"]
+
+
+def test_few_topics_have_no_snapshot(tmp_path: Path) -> None:
+    assert subscribed(tmp_path, least=11).files() == []
+
+
+def test_a_worker_uses_the_snapshot_of_another(tmp_path: Path) -> None:
+    """A state that both have decoded is not replaced for the sake of the first snapshot's position alone."""
+    job = subscribed(tmp_path, least=12)
+    one, other = job.worker(), job.worker()
+    job.create(one, "topic__a")
+    job.create(other, "topic__b")
+    (first,) = job.files()
+    assert one.states._mapped == {}
+    job.create(one, "topic__c")
+    assert [position.end for position in one.states._mapped.values()] == [int(first)]
+    assert job.create(other, "topic__a", "topic__d") == ["topic__d"]
+    assert job.create(one, "topic__b", "topic__d", "topic__e") == ["topic__e"]
+
+
+def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
+    """As after a restore of an older copy, whose journal goes on in another way."""
+    job = subscribed(tmp_path)
+    former = job.value
+    job.create(job.worker(), *(f"other__{number}" for number in range(20)), "topic__x")
+    assert len(job.files()) == 2
+    job.value = former
+    assert job.create(job.worker(), "topic__x", "topic__1") == ["topic__x"]
+
+
+def test_a_damaged_snapshot_is_as_good_as_none(tmp_path: Path) -> None:
+    job = subscribed(tmp_path)
+    for path in tmp_path.rglob("snapshot-*"):
+        path.write_bytes(path.read_bytes()[:-20])
+    assert job.create(job.worker(), *TEN, "topic__x") == ["topic__x"]
+
+
+def test_no_snapshot_outlives_its_journal(tmp_path: Path) -> None:
+    """After the topics are gone, or when the journal is compacted."""
+    job = subscribed(tmp_path)
+    worker = job.worker()
+    gone = [row(TOPICS, deleted(name), offset) for offset, name in enumerate(TEN)]
+    assert job.run(worker, *gone) == TEN
+    for number in range(200):  # until the journal is compacted
+        job.create(worker, f"topic__{number}__" + "x" * 90)
+        job.run(worker, row(TOPICS, deleted(f"topic__{number}__" + "x" * 90)))
+    assert job.files() == []
+    assert job.create(job.worker(), *TEN) == TEN
+
+
+def test_without_room_the_job_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not try again with each micro-batch."""
+    tries: list[Position] = []
+
+    def full(_: Snapshots, position: Position, *__: object) -> bool:
+        tries.append(position)
+        return False
+
+    monkeypatch.setattr(Snapshots, "write", full)
+    job = Job(tmp_path)
+    worker = job.worker()
+    job.run(worker, row(GROUPS, wildcard()), row(SUBSCRIPTIONS, replace("topic__*")))
+    assert job.create(worker, *TEN) == TEN
+    assert job.create(worker, *TEN, "topic__x") == ["topic__x"]
+    assert len(tries) == 1
+
+
+def test_a_checkpoint_elsewhere_has_no_snapshots() -> None:
+    assert Folder("s3a://bucket/path").snapshots("p", 0) is None
