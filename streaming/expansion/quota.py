@@ -100,7 +100,7 @@ class _Cap:
         if before is None and after is None:
             return own
         if comparison is None and self._is_counted(key, own, before):  # its topics can be counted by its updates
-            # A count is kept up to date only while there is a quota; without one, the client had no interest here.
+            # A count is kept up to date only while there is a quota; without one, the client had no topic here.
             held = 0 if before is None else state.held(key, batch.shard.client_share)
             adds = [update for update in own if update.op is Op.ADD]
             now = held + 2 * len(adds) - len(own) + self._bulk.growth[key]
@@ -146,8 +146,8 @@ class _Cap:
     def _is_counted(self, key: ClientKey, own: list[Update], before: int | None) -> bool:
         """Return True if each update of a client is one topic that it gains or loses."""
         state, view = self._batch.state, self._batch.view
-        if before is None and state.interest(key) != NOTHING:
-            return False  # its topics were never counted
+        if before is None and (state.interest(key) != NOTHING or state.backfills_of(key.group)):
+            return False  # its topics were never counted, or not since the backfill began
         if key in self._batch.changed or self._recreated:
             blocks = (*state.interest(key).blocks, *view.interest(key).blocks)
             notations = [block.notation for block in blocks]
@@ -264,7 +264,8 @@ class _Recount:
             now = self.after[topic] if topic in holds else {}
             found += [self._update(Op.REMOVE, row, topic, was[row]) for row in was if row not in now]
             fresh = [row for row in now if row not in was]
-            texts = self._wanted.match(topic) if fresh else {}
+            # A topic that a backfill has not reached may match only what the client wanted before.
+            texts = {**now, **self._wanted.match(topic)} if fresh else now
             found += [self._update(Op.ADD, row, topic, texts[row]) for row in fresh]
         return found
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD
+from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, Place
 from streaming.records.parsing import parse_clock
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause
@@ -32,7 +32,7 @@ from tests.support.events import (
 )
 from tests.support.simulator import TOPICS
 from tests.support.states import decode, encode, work
-from tests.support.story import Said, added, removed, subscribed, unsubscribed
+from tests.support.story import Said, added, degrouped, exceeded, regrouped, removed, subscribed, unsubscribed
 from tests.support.story import Story as AnyStory
 
 UNLIMITED = quota(-1)
@@ -70,6 +70,16 @@ def test_a_backfill_continues_with_each_batch_in_order_of_creation(story: Story)
     assert story.then(wake(0)) == {subscribed("e", "*")}
     assert story.state.backfills == {}
     assert story.then(wake(0)) == set()
+
+
+def test_topics_that_a_backfill_has_still_to_remove_count_for_a_new_quota() -> None:
+    """The group had no quota, so the client's topics were never counted."""
+    story = Story(UNLIMITED, *map(created, "abcde"), replace("a", "b", "c"))
+    story.finish()
+    elsewhere = GroupEvent("g", {}, "p", Place(0, 500, 999), "q")
+    assert story.then(elsewhere) == {degrouped("a", "a"), degrouped("b", "b")}
+    assert story.then(quota(2)) == {regrouped("a", "a"), regrouped("b", "b"), exceeded("c", "c")}
+    assert story.held() == ["a", "b"]
 
 
 def test_a_backfill_completes_when_few_topics_are_left(story: Story) -> None:
