@@ -33,7 +33,7 @@ class Tuning:
     inline_bytes: int = 16_384
     journal_slack_bytes: int = 4_096
     retained_micro_batches: int = 100
-    snapshot_min_topics: int = 50_000
+    snapshot_min_topics: int = 10_000
     updates_per_chunk: int = 1_000
     output_row_bytes: int = 16_384
     column_row_bytes: int = 512 * 1024

@@ -1,6 +1,6 @@
 """The state of one shard, and its codec."""
 
-from streaming.state.codec import append, is_snapshot_due, replay, restore, settle, snapshot_content
+from streaming.state.codec import append, is_large, replay, restore, settle, snapshot_content
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import UNKNOWN_GROUP, Group, GroupSelectors, Shard
 from streaming.state.shard_state import ShardState
@@ -14,7 +14,7 @@ __all__ = [
     "ShardDelta",
     "ShardState",
     "append",
-    "is_snapshot_due",
+    "is_large",
     "replay",
     "restore",
     "settle",

@@ -34,9 +34,6 @@ from streaming.storage.snapshots import Content
 _TOPICS_PER_COUNT = 8
 """Changed topics per client from which on its count is written: 30 bytes, against 2 us per topic to count."""
 
-_CHANGED_SHARE = 8
-"""Changes of a table of topics, as a share of its topics, after which another one is made."""
-
 _NOTES_FIELDS = len(ClientNotes._fields)
 """Fields of notes; a former release wrote more."""
 
@@ -94,12 +91,9 @@ def replay(state: ShardState, changes: Iterable[Any]) -> None:
         )
 
 
-def is_snapshot_due(state: ShardState, has_snapshot: bool, *, min_topics: int) -> bool:  # noqa: FBT001 - a fact
-    """Return True if a shard with so many topics has no snapshot, or if a share of its table has changed."""
-    topics = state.topics
-    if has_snapshot and isinstance(topics, TopicTable):
-        return topics.changes > (len(topics) + min_topics) // _CHANGED_SHARE
-    return len(topics) >= min_topics
+def is_large(state: ShardState, *, min_topics: int) -> bool:
+    """Return True if a shard is to have snapshots: it has so many topics, or had."""
+    return isinstance(state.topics, TopicTable) or len(state.topics) >= min_topics
 
 
 def snapshot_content(state: ShardState) -> Content | None:

@@ -35,6 +35,9 @@ class Decoded(Protocol):
         """Make the changes of a micro-batch."""
 
 
+_LATER_SHARE: Final = 1 / 8
+"""Share of a journal behind the snapshot, after which another one is taken: less is read, or more is written."""
+
 S = TypeVar("S", bound=Decoded)
 D = TypeVar("D")
 
@@ -62,14 +65,14 @@ class SnapshotCodec(NamedTuple, Generic[S]):
 
     Attributes:
         min_bytes: bytes of the smallest journal of such a state.
-        is_due: returns True if a state, which has a snapshot or not, is to have another one.
+        is_large: returns True if a state is to have snapshots.
         content: returns the content of a snapshot; None if the state is too large.
         settle: makes a state use the arrays of a snapshot of itself.
         restore: gives an empty state the content of a snapshot.
     """
 
     min_bytes: int
-    is_due: Callable[[S, bool], bool]
+    is_large: Callable[[S], bool]
     content: Callable[[S], Content | None]
     settle: Callable[[S, Content], None]
     restore: Callable[[S, Content], None]
@@ -209,7 +212,9 @@ class StateStore:
     def _take(self, kind: Kind[S, Any], key: Key, journal: Journal, size: int, decoded: S) -> None:
         """Take a snapshot of a large state if one is due, and let the state use it."""
         place, former = self._snapshots(kind, key, size), self._mapped.get(key)
-        if place is None or not place.codec.is_due(decoded, former is not None):
+        if place is None or (former is not None and size < former.end + _LATER_SHARE * size):
+            return
+        if not place.codec.is_large(decoded):
             return
         content = place.codec.content(decoded)
         self._has_snapshots = content is not None and place.folder.write(journal.position, content, former)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from streaming.storage.snapshots import Content, Snapshots
 from streaming.tuning import Tuning
 from streaming.worker.rows import InputRow
 from streaming.worker.worker import Worker, WorkerConfig
-from tests.support.events import created, deleted, replace, wildcard
+from tests.support.events import DELETED, created, deleted, leave, replace, wildcard
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, row, work
 
@@ -118,6 +119,11 @@ class Job:
     def create(self, worker: Worker, *names: str) -> list[str]:
         return self.run(worker, *(row(TOPICS, created(name), offset) for offset, name in enumerate(names)))
 
+    @property
+    def journal(self) -> Journal:
+        assert self.config.archives is not None
+        return Journal.open(self.value, self.config.archives.of("p", 0))
+
     def files(self) -> list[str]:
         assert self.snapshots is not None
         return files(self.snapshots)
@@ -197,17 +203,29 @@ def test_a_damaged_snapshot_is_as_good_as_none(tmp_path: Path) -> None:
     assert job.create(job.worker(), *TEN, "topic__x") == ["topic__x"]
 
 
-def test_no_snapshot_outlives_its_journal(tmp_path: Path) -> None:
-    """After the topics are gone, or when the journal is compacted."""
+def test_a_compacted_journal_has_snapshots_of_its_own(tmp_path: Path) -> None:
     job = subscribed(tmp_path)
     worker = job.worker()
-    gone = [row(TOPICS, deleted(name), offset) for offset, name in enumerate(TEN)]
-    assert job.run(worker, *gone) == TEN
-    for number in range(200):  # until the journal is compacted
-        job.create(worker, f"topic__{number}__" + "x" * 90)
-        job.run(worker, row(TOPICS, deleted(f"topic__{number}__" + "x" * 90)))
-    assert job.files() == []
+    former = job.files()
+    job.run(worker, *(row(TOPICS, deleted(name), offset) for offset, name in enumerate(TEN)))
+    sizes = []
+    for number in range(200):
+        job.create(worker, long := f"topic__{number}__" + "x" * 90)
+        job.run(worker, row(TOPICS, deleted(long)))
+        sizes.append(job.journal.position.end)
+    assert any(later < earlier for earlier, later in pairwise(sizes))
+    assert job.snapshots is not None
+    assert job.snapshots.latest(job.journal) is not None
+    assert set(former).isdisjoint(job.files())
     assert job.create(job.worker(), *TEN) == TEN
+
+
+def test_no_snapshot_is_left_of_a_shard_that_is_gone(tmp_path: Path) -> None:
+    job = subscribed(tmp_path)
+    job.run(job.worker(), row(GROUPS, DELETED), row(SUBSCRIPTIONS, leave()))
+    job.run(job.worker(), *(row(TOPICS, deleted(name), offset) for offset, name in enumerate(TEN)))
+    assert job.journal.position.end == 0
+    assert job.files() == []
 
 
 def test_without_room_the_job_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
