@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import msgpack
 import numpy as np
 import numpy.typing as npt
-from pyarrow import ArrowException, memory_map
 
 from matcher import CorruptIndex
 from matcher.batch.codec import dump, load
@@ -59,6 +58,8 @@ class Snapshots(NamedTuple):
 
     def read(self, position: Position) -> Content | None:
         """Map a snapshot; return None if it is gone. A damaged one is removed."""
+        from pyarrow import memory_map  # noqa: PLC0415 - the extra inspect does without
+
         path = self.folder / _name(position)
         try:
             with memory_map(str(path)) as file:
@@ -66,7 +67,7 @@ class Snapshots(NamedTuple):
             _, arrays = load(data, _KIND, _TYPES)
         except FileNotFoundError:
             return None
-        except (OSError, ArrowException, CorruptIndex):
+        except (OSError, ValueError, CorruptIndex):  # a ValueError of Arrow
             path.unlink(missing_ok=True)
             return None
         return Content(arrays, msgpack.unpackb(arrays.pop("others"), use_list=False))
