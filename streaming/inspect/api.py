@@ -19,7 +19,7 @@ from streaming.inspect.effects import DryRun
 from streaming.inspect.following import Chosen, UpdatesFollower
 from streaming.records.model import Stream
 from streaming.records.routing import COORDINATOR, Routing
-from streaming.storage.store import Key
+from streaming.storage.journal import Key
 from streaming.worker.bounds import bounds_of
 from streaming.worker.inquiry.model import (
     BindingFacts,

@@ -12,7 +12,7 @@ from streaming.kafka.options import for_librdkafka
 from streaming.kafka.reader import TopicReader
 from streaming.kafka.writer import Writer
 from streaming.records.routing import BUCKETS, COORDINATOR
-from streaming.storage.store import Key
+from streaming.storage.journal import Key
 from streaming.worker.inquiry.questions import Question
 
 ANSWER_SECONDS: Final = 10.0

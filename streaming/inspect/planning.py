@@ -19,7 +19,7 @@ from streaming.kafka.writer import Writer
 from streaming.records.model import Reason, Stream
 from streaming.records.parsing import parse_topic_event
 from streaming.records.routing import COORDINATOR, Routing, placed
-from streaming.storage.store import Key
+from streaming.storage.journal import Key
 from streaming.worker.bounds import Bounds, bounds_of
 from streaming.worker.inquiry.model import EventPlace, PlannedEffect, PlannedProblem
 from streaming.worker.inquiry.planning import PLANNED_OFFSET

@@ -25,6 +25,9 @@ import msgpack
 from streaming.errors import StateCorrupted, StateFormatUnknown
 from streaming.tuning import DEFAULT_TUNING, Tuning
 
+Key = tuple[str, int]
+"""Parent topic and number of a shard, or of a bucket of the coordinator."""
+
 FORMAT = 7
 """Version of the format that is written."""
 

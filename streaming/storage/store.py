@@ -11,12 +11,9 @@ from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from streaming.errors import StateCorrupted
-from streaming.storage.journal import START, Archive, Journal, Position
+from streaming.storage.journal import START, Archive, Journal, Key, Position
 from streaming.storage.snapshots import Content, Snapshots
 from streaming.tuning import DEFAULT_TUNING, Tuning
-
-Key = tuple[str, int]
-"""Parent topic and number of a shard, or of a bucket of the coordinator."""
 
 ADOPTED: Final = "adopted"
 """Name, in the archive of a key, of the state bytes with which the key begins."""
@@ -222,6 +219,7 @@ class StateStore:
         if mapped is not None:
             place.codec.settle(decoded, mapped)
             self._mapped[key] = journal.position
+            self.keep(key, journal, decoded)  # which takes less memory now
 
     def _forget_snapshots(self, key: Key) -> None:
         """Remove the snapshots of a key, which its journal no longer continues."""

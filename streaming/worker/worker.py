@@ -17,8 +17,8 @@ from streaming.records.routing import Routing
 from streaming.records.writing import UpdateWriter
 from streaming.state import Shard, ShardDelta, ShardState
 from streaming.state.client import Mode
-from streaming.storage.journal import FORMAT, Journal
-from streaming.storage.store import STATE_CACHE_BYTES, Archives, Key, Kind, S, SnapshotCodec, StateStore
+from streaming.storage.journal import FORMAT, Journal, Key
+from streaming.storage.store import STATE_CACHE_BYTES, Archives, Kind, S, SnapshotCodec, StateStore
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.worker.bounds import Bounds
 from streaming.worker.failures import NOT_OF_AN_ENTRY, EntryFailed, decision_fields, unreadable

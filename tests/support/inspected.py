@@ -10,7 +10,7 @@ from streaming.inspect import Inspector
 from streaming.inspect.asking import KeyAnswer
 from streaming.records.model import Stream
 from streaming.records.routing import placed
-from streaming.storage.store import Key
+from streaming.storage.journal import Key
 from streaming.worker.inquiry.questions import Question
 from streaming.worker.rows import InputRow, OutputKind
 from streaming.worker.worker import Worker

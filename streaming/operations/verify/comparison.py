@@ -23,7 +23,7 @@ from streaming.printable import counted
 from streaming.records.model import Stream
 from streaming.records.op import Op
 from streaming.state import ShardState
-from streaming.storage.store import Key
+from streaming.storage.journal import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker.rows import STREAMS, InputRow
 

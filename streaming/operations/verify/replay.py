@@ -23,7 +23,7 @@ from streaming.records.writing import TABLE_END, Tables, update_key
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import holdings
 from streaming.storage.archive import Folder
-from streaming.storage.store import Key
+from streaming.storage.journal import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker.limits_note import Limits
 from streaming.worker.quarantine import partition_of

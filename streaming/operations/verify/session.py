@@ -34,7 +34,7 @@ from streaming.records.writing import UpdateWriter
 from streaming.spark import states
 from streaming.state.shard_state import ShardState
 from streaming.storage import folder as folders
-from streaming.storage.store import Key
+from streaming.storage.journal import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker.bounds import bounds_of
 from streaming.worker.limits_note import Limits

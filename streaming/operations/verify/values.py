@@ -23,7 +23,7 @@ from streaming.records.writing import digest_number, event_id, patterns_json
 from streaming.state import ShardState
 from streaming.state.client import NOTHING, Client, Mode
 from streaming.state.group import interest
-from streaming.storage.store import Key
+from streaming.storage.journal import Key
 from streaming.worker.rows import STREAMS, InputRow
 
 CONTRADICTORY: Final = 0

@@ -168,6 +168,16 @@ def test_a_new_worker_reads_a_snapshot_in_place_of_the_journal(tmp_path: Path, m
     assert job.create(job.worker(), "topic__3", "topic__4", "topic__x") == ["topic__3", "topic__x"]
 
 
+def test_topics_of_a_snapshot_take_no_memory_of_the_worker(tmp_path: Path) -> None:
+    workers = []
+    for least in (5, 1_000):
+        job = Job(tmp_path / f"{least}", least)
+        job.create(worker := job.worker(), *(f"topic__{number:030}" for number in range(500)))
+        workers.append(worker)
+    mapped, decoded = (worker.states.memory_bytes for worker in workers)
+    assert mapped < 0.3 * decoded
+
+
 def test_few_topics_have_no_snapshot(tmp_path: Path) -> None:
     assert subscribed(tmp_path, least=11).files() == []
 
