@@ -191,7 +191,8 @@ class StateStore:
         if delta is not None:
             decoded.apply(delta)
             former, journal = journal, kind.append(journal, decoded, delta)
-            if former.parts and journal.parts[:1] != former.parts[:1] and not journal.continues(former.position):
+            can_be_compacted = journal.parts[:1] != former.parts[:1] if former.parts else key in self._mapped
+            if can_be_compacted and not journal.continues(former.position):
                 self._forget_snapshots(key)
         size = self.keep(key, journal, decoded)
         if delta is not None and key in self._kept:

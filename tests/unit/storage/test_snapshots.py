@@ -14,7 +14,7 @@ from streaming.storage.snapshots import Content, Snapshots
 from streaming.tuning import Tuning
 from streaming.worker.rows import InputRow
 from streaming.worker.worker import Worker, WorkerConfig
-from tests.support.events import DELETED, created, deleted, leave, replace, wildcard
+from tests.support.events import created, deleted, replace, wildcard
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, row, work
 
@@ -100,9 +100,9 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> Non
 class Job:
     """A shard, and workers that take turns; a snapshot is due for so many topics."""
 
-    def __init__(self, folder: Path, least: int = 5) -> None:
+    def __init__(self, folder: Path, least: int = 5, inline: int = 200) -> None:
         self.config = WorkerConfig(NAMES, archives=Folder(str(folder)))
-        self.tuning = Tuning(snapshot_min_topics=least, inline_bytes=200, retained_micro_batches=2)
+        self.tuning = Tuning(snapshot_min_topics=least, inline_bytes=inline, retained_micro_batches=2)
         self.value: bytes | None = None
         self.batch = 0
         self.snapshots = Folder(str(folder)).snapshots("p", 0)
@@ -230,10 +230,13 @@ def test_a_compacted_journal_has_snapshots_of_its_own(tmp_path: Path) -> None:
     assert job.create(job.worker(), *TEN) == TEN
 
 
-def test_no_snapshot_is_left_of_a_shard_that_is_gone(tmp_path: Path) -> None:
-    job = subscribed(tmp_path)
-    job.run(job.worker(), row(GROUPS, DELETED), row(SUBSCRIPTIONS, leave()))
-    job.run(job.worker(), *(row(TOPICS, deleted(name), offset) for offset, name in enumerate(TEN)))
+@pytest.mark.parametrize("inline", [0, 200, 10_000])
+def test_no_snapshot_is_left_of_a_shard_that_is_gone(inline: int, tmp_path: Path) -> None:
+    job = Job(tmp_path, inline=inline)
+    worker = job.worker()
+    job.create(worker, *TEN)
+    assert len(job.files()) == 1
+    job.run(worker, *(row(TOPICS, deleted(name), offset) for offset, name in enumerate(TEN)))
     assert job.journal.position.end == 0
     assert job.files() == []
 
