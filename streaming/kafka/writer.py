@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _BY_KEY: Final = -1
 """Partition number that lets the client choose."""
 
+_METADATA_SECONDS: Final = 2.0
+"""Time to wait for a description of a topic that has not taken a record."""
+
 
 class Writer:
     """Writer of records to any topics; as with Java's clients, a key selects the partition.
@@ -79,7 +82,7 @@ class Writer:
         """
         written = self._written  # records that Kafka acknowledges during the wait are added to it
         if self.wait(seconds):
-            raise self._failed(self._topic, self.trouble or f"no broker answers within {seconds:g} s")
+            raise self._failed(self._topic, self.trouble or self._silence(seconds))
         return written
 
     def wait(self, seconds: float) -> int:
@@ -90,6 +93,16 @@ class Writer:
         if refused is not None:
             raise self._failed(*refused)
         return left
+
+    def _silence(self, seconds: float) -> str:
+        """Return the reason why Kafka has not answered within this time; the client waits for a missing topic."""
+        try:
+            error = self._producer.list_topics(self._topic, _METADATA_SECONDS).topics[self._topic].error
+        except KafkaException:
+            error = None
+        if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return "it does not exist"
+        return f"no broker answers within {seconds:g} s"
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:

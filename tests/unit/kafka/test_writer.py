@@ -1,6 +1,7 @@
 """Writes of records: each is in Kafka afterwards, or an error names the topic and the reason."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,6 +43,12 @@ class FakeProducer:
 
     def poll(self, _: float) -> int:
         return 0
+
+    def list_topics(self, topic: str, _: float) -> Any:
+        """Describe the topic "missing", and no other one."""
+        if topic != "missing":
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))})
 
     def flush(self, _: float) -> int:
         """Answer as many records as there are answers, and return the number of the others."""
@@ -95,6 +102,9 @@ def test_a_record_without_an_answer_and_an_unusable_client_fail(make: Callable[.
     found = make()
     found.send("t", b"1", None)
     with pytest.raises(NotWritten, match="the topic t at b:1 did not take a record: no broker answers within 1 s"):
+        found.flush(1)
+    found.send("missing", b"2", None)
+    with pytest.raises(NotWritten, match="the topic missing at b:1 did not take a record: it does not exist"):
         found.flush(1)
     with pytest.raises(NotWritten, match="the topic u at b:1 did not take a record: Kafka does not allow"):
         found.send("u", b"broken", None)
