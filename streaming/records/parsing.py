@@ -105,11 +105,12 @@ def parse_lmq_name(name: str) -> tuple[str, str]:
 
 
 def key_of(event: Any) -> str | None:
-    """Return the key that keeps events in order: the group, else the parent."""
+    """Return the key that keeps events in order: the parent of a lite topic, else the group, else the parent."""
     try:
         requests = event.get("subscriptionSet")
         entry = requests[0] if isinstance(requests, list) and requests and isinstance(requests[0], dict) else event
-        name = entry.get("group") or entry.get("parentTopic") or parse_lmq_name(entry["lmqName"])[0]
+        group = None if "liteTopic" in entry or "lmqName" in entry else entry.get("group")
+        name = group or entry.get("parentTopic") or parse_lmq_name(entry["lmqName"])[0]
     except (AttributeError, KeyError, TypeError, Rejected):
         return None
     return name if isinstance(name, str) else None
