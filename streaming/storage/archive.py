@@ -2,9 +2,12 @@
 
 import contextlib
 import os
+import stat
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from pathlib import Path
+from tempfile import gettempdir
 from urllib.parse import urlparse
 
 from pyarrow import ArrowException
@@ -18,6 +21,9 @@ from streaming.storage.snapshots import Snapshots
 
 _LOCAL = "local"
 """Arrow's name for the file system of this machine, mounts included."""
+
+_PRIVATE = 0o700
+"""Mode of a folder that only its owner can read and write."""
 
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 """File systems on which an object becomes visible as a whole, so a part needs no other name while it is written."""
@@ -42,9 +48,10 @@ class Folder:
         return _KeyFolder(files, f"{root}/{PARTS}/{_folder_name(parent, number)}")
 
     def snapshots(self, parent: str, number: int) -> Snapshots | None:
-        """Return the snapshots of one key, beside its parts; None if the checkpoint is not a local folder."""
+        """Return the snapshots of one key: beside its parts, or in a folder of this machine if those are remote."""
         folder = local_path(self.checkpoint)
-        return None if folder is None else Snapshots(folder / PARTS / _folder_name(parent, number))
+        root = _folder_of_copies(self.checkpoint) if folder is None else folder / PARTS
+        return None if root is None else Snapshots(root / _folder_name(parent, number))
 
     def remove_everywhere(self, name: str) -> None:
         """Remove the files of this name from the archives of all keys."""
@@ -66,6 +73,18 @@ class Folder:
         except (OSError, ValueError, ArrowException) as error:
             return str(error)
         return None
+
+
+def _folder_of_copies(checkpoint: str) -> Path | None:
+    """Return a temporary folder that only this user can read and write; None if there is none."""
+    folder = Path(gettempdir(), f"reexpand-{os.getuid()}")
+    try:
+        folder.mkdir(mode=_PRIVATE, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == _PRIVATE
+    return folder / blake2b(checkpoint.encode(), digest_size=8).hexdigest() if is_private else None
 
 
 def _folder_name(parent: str, number: int) -> str:

@@ -258,5 +258,24 @@ def test_without_room_the_job_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(tries) == 1
 
 
-def test_a_checkpoint_elsewhere_has_no_snapshots() -> None:
-    assert Folder("s3a://bucket/path").snapshots("p", 0) is None
+def test_the_snapshots_of_a_remote_checkpoint_are_in_a_private_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else can prepare, read or change it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found, other = (Folder(f"s3a://bucket/{name}").snapshots("p", 0) for name in ("one", "two"))
+    assert found is not None
+    assert other is not None
+    assert found.folder != other.folder
+    assert found.write(at(9), CONTENT, None)
+    assert found.read(at(9)) is not None
+    (folder,) = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o755)
+    assert Folder("s3a://bucket/one").snapshots("p", 0) is None
+    folder.rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").chmod(0o700)
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert Folder("s3a://bucket/one").snapshots("p", 0) is None
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    assert Folder("s3a://bucket/one").snapshots("p", 0) is None
