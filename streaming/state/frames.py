@@ -177,7 +177,7 @@ class Accepted:
 
     def __init__(self, topics: Mapping[str, TopicMetadata], policy: GroupPolicy) -> None:
         selector = policy.selector
-        self._left = (each for each in topics if selector is None or accepts(selector, topics[each]))
+        self._left = (each for each, metadata in topics.items() if selector is None or accepts(selector, metadata))
         self._found: list[str] = []
 
     def __iter__(self) -> Iterator[str]:

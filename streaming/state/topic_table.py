@@ -4,7 +4,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,14 @@ class _Names(KeysView[str]):
 
     def isdisjoint(self, other: Iterable[Any]) -> bool:
         return not self._mapping.has_any(list(other))
+
+
+class _Items(ItemsView[str, TopicMetadata]):
+    _mapping: "TopicTable"
+
+    def __iter__(self) -> Iterator[tuple[str, TopicMetadata]]:
+        known = self._mapping.described  # the metadata of a name without a look-up of it
+        return ((name, known.get(name, NO_METADATA)) for name in self._mapping)
 
 
 class TopicTable(MutableMapping[str, TopicMetadata]):
@@ -53,8 +61,8 @@ class TopicTable(MutableMapping[str, TopicMetadata]):
         self._recent: dict[str, TopicMetadata] = {}
 
     def items(self) -> ItemsView[str, TopicMetadata]:
-        """Return all topics with their metadata, decoded."""
-        return {**dict.fromkeys(self, NO_METADATA), **self.described}.items()
+        """Return the topics with their metadata."""
+        return _Items(self)
 
     @property
     def described(self) -> dict[str, TopicMetadata]:
@@ -121,9 +129,18 @@ class TopicTable(MutableMapping[str, TopicMetadata]):
         self._described.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
-        for first in range(0, len(self._bounds) - 1, _ROWS_AT_ONCE):
-            yield from self._names(first)
-        yield from self._recent
+        return self.since(0)
+
+    def since(self, place: int) -> Iterator[str]:
+        """Return an iterator over the names from a place in the order of creation."""
+        row = place
+        for gone in sorted(self._gone):
+            if gone > row:
+                break
+            row += 1
+        rows = len(self._bounds) - 1
+        blocks = map(self._names, range(row, rows, _ROWS_AT_ONCE))
+        return chain(chain.from_iterable(blocks), islice(self._recent, max(0, row - rows), None))
 
     def __reversed__(self) -> Iterator[str]:
         yield from reversed(self._recent)
@@ -180,6 +197,11 @@ def settled(topics: Mapping[str, TopicMetadata]) -> Arrays | None:
         return topics.settled()
     nothing = np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.uint64)
     return _arrays(*nothing, os.urandom(_SECRET_BYTES), topics)
+
+
+def since(topics: StoredTopics, place: int) -> Iterator[str]:
+    """Return an iterator over the names of topics from a place in their order."""
+    return topics.since(place) if isinstance(topics, TopicTable) else islice(topics, place, None)
 
 
 def described(topics: Mapping[str, TopicMetadata]) -> Mapping[str, TopicMetadata]:

@@ -68,7 +68,7 @@ class Snapshots(NamedTuple):
         except FileNotFoundError:
             return None
         except (OSError, ValueError, CorruptIndex):  # a ValueError of Arrow
-            path.unlink(missing_ok=True)
+            _remove(path)
             return None
         return Content(arrays, msgpack.unpackb(arrays.pop("others"), use_list=False))
 
@@ -87,21 +87,20 @@ class Snapshots(NamedTuple):
             unfinished.write_bytes(dump({"kind": _KIND}, {**content.arrays, "others": others}))
             unfinished.replace(path)
         except OSError:
-            with suppress(OSError):
-                unfinished.unlink(missing_ok=True)
+            _remove(unfinished)
             return False
         with suppress(OSError):
             unwanted = {self.folder / _name(each) for each in self._positions() if each not in (position, former)}
             abandoned_at = path.stat().st_mtime - _ABANDONED_SECONDS
             for each in (*unwanted, *self.folder.glob(".snapshot-*")):
                 if each in unwanted or each.stat().st_mtime < abandoned_at:
-                    each.unlink(missing_ok=True)
+                    _remove(each)
         return True
 
     def clear(self) -> None:
         """Remove all snapshots."""
         for each in self._positions():
-            (self.folder / _name(each)).unlink(missing_ok=True)
+            _remove(self.folder / _name(each))
 
     def _positions(self) -> list[Position]:
         try:
@@ -109,6 +108,11 @@ class Snapshots(NamedTuple):
         except OSError:
             return []
         return [Position(int(each[1]), bytes.fromhex(each[2])) for each in found if each is not None]
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
 
 
 def _name(position: Position) -> str:

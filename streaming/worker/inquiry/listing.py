@@ -10,6 +10,7 @@ from streaming.records.model import Place, Stream
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import Effort, TooWide, is_beyond
+from streaming.state.topic_table import since
 from streaming.worker.inquiry.entries import held
 from streaming.worker.inquiry.facts import client_facts, group_facts
 from streaming.worker.inquiry.model import (
@@ -51,7 +52,14 @@ def topics(state: ShardState, question: Question) -> Page[TopicFacts]:
         metadata = state.topics[name]
         return len(name) + len(metadata.tags or "") + _characters(metadata.properties)
 
-    page = _page(state.topics, question, accepting(question.pattern, question.dialect), length, total=len(state.topics))
+    page = _page(
+        since(state.topics, question.cursor),
+        question,
+        accepting(question.pattern, question.dialect),
+        length,
+        total=len(state.topics),
+        before=question.cursor,
+    )
     return Page([topic_facts(name, state.topics[name]) for name in page.items], page.cursor, page.total)
 
 

@@ -20,6 +20,7 @@ from streaming.records.parsing import PARSERS
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Op, Problem, Update, UpdateColumns
 from streaming.state import Shard, ShardState
+from streaming.state.topic_table import since
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker.inquiry.model import PlannedEffect, PlannedProblem, PlannedUpdate
 from streaming.worker.inquiry.questions import Question
@@ -78,7 +79,7 @@ def plan_shard(state: ShardState, shard: Shard, planned: Planned, question: Ques
     if question.cursor:
         batch = apply_events(state, events, shard, DEFAULT_TUNING)
         end = question.cursor + _SLICE
-        topics = list(islice(state.topics, question.cursor, end))
+        topics = list(islice(since(state.topics, question.cursor), _SLICE))
         tally.add(_wide_updates(batch, ClientKey(question.group or "", question.client or ""), topics))
         return tally.effect(cursor=end if end < len(state.topics) else None)
     problems = planned.problems if shard.is_first else []

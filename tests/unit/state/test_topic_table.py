@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streaming.records.model import NO_METADATA, TopicMetadata
 from streaming.state import topic_table
-from streaming.state.topic_table import StoredTopics, TopicTable, described, settled
+from streaming.state.topic_table import StoredTopics, TopicTable, described, settled, since
 
 DESCRIBED = TopicMetadata("red")
 NAMES = ["", "a", "b", "a__b", "é", "\ud800", "x" * 70, "a\n", "b\0"]
@@ -34,6 +34,8 @@ def table(topics: StoredTopics) -> TopicTable:
 def assert_equal(found: TopicTable, wanted: Mapping[str, TopicMetadata]) -> None:
     assert list(found) == list(wanted)
     assert list(reversed(found)) == list(reversed(list(wanted)))
+    for place in range(len(wanted) + 2):
+        assert list(since(found, place)) == list(wanted)[place:]
     assert list(found.items()) == list(wanted.items())
     assert len(found) == len(wanted)
     assert {name: found[name] for name in NAMES if name in found} == wanted
@@ -66,6 +68,8 @@ def test_many_topics_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     found["new"] = wanted["new"] = NO_METADATA
     assert list(found) == list(wanted)
     assert list(reversed(found)) == list(reversed(wanted))
+    for place in range(len(wanted) + 2):
+        assert list(since(found, place)) == list(since(wanted, place)) == list(wanted)[place:]
     assert list(table(found)) == list(wanted)
 
 
