@@ -21,14 +21,14 @@ _SECRET_BYTES: Final = 16
 _ROWS_AT_ONCE: Final = 4_096
 
 
-class _Names(KeysView[str]):
+class _TopicNames(KeysView[str]):
     _mapping: "TopicTable"
 
     def isdisjoint(self, other: Iterable[Any]) -> bool:
         return not self._mapping.has_any(list(other))
 
 
-class _Items(ItemsView[str, TopicMetadata]):
+class _Described(ItemsView[str, TopicMetadata]):
     _mapping: "TopicTable"
 
     def __iter__(self) -> Iterator[tuple[str, TopicMetadata]]:
@@ -62,7 +62,7 @@ class TopicTable(MutableMapping[str, TopicMetadata]):
 
     def items(self) -> ItemsView[str, TopicMetadata]:
         """Return the topics with their metadata."""
-        return _Items(self)
+        return _Described(self)
 
     @property
     def described(self) -> dict[str, TopicMetadata]:
@@ -95,7 +95,7 @@ class TopicTable(MutableMapping[str, TopicMetadata]):
 
     def keys(self) -> KeysView[str]:
         """Return the names."""
-        return _Names(self)
+        return _TopicNames(self)
 
     def has_any(self, names: Collection[str]) -> bool:
         """Return True if one of some names is a topic; for many names this takes half the time of as many look-ups."""
