@@ -182,19 +182,21 @@ class Journal:
                 return piece.digest == read.digest
         return False
 
-    def changes(self, after: Position = START) -> Iterator[Any]:
-        """Yield the changes in order, from the start or from a position for which `continues` holds.
+    def changes(self, after: Position = START, until: Position | None = None) -> Iterator[Any]:
+        """Yield the changes in order, between two positions for which `continues` holds, by default all of them.
 
         Raises:
             StateCorrupted: the bytes differ from the bytes that were written.
         """
-        end, digest = 0, after.digest
+        begin, digest = 0, after.digest
+        last = self.position.end if until is None else until.end
         for piece in self._pieces():
-            if after.end < end + piece.length:
+            start, end = max(0, after.end - begin), min(piece.length, last - begin)
+            if start < end:
                 where = _part_named(piece) if piece in self.parts else "a state value"
-                yield from _decode_segments(self._content(piece, max(0, after.end - end)), 0, digest, where)
+                yield from _decode_segments(self._content(piece, start)[: end - start], 0, digest, where)
                 digest = piece.digest
-            end += piece.length
+            begin += piece.length
 
     def _pieces(self) -> list[Part]:
         """Return the parts, and the segments in the value as if they were one more."""

@@ -33,7 +33,8 @@ class Decoded(Protocol):
 
 
 _LATER_SHARE: Final = 1 / 8
-"""Share of a journal behind the snapshot, after which another one is taken: less is read, or more is written."""
+"""Share of a journal that lies behind its snapshot when another one is taken. A lower share costs more writes, a higher
+one slower starts."""
 
 S = TypeVar("S", bound=Decoded)
 D = TypeVar("D")
@@ -154,34 +155,40 @@ class StateStore:
         """Take the state of a journal out of the store. `save` or `keep` returns it.
 
         A decoded state reads only the rest of the journal. Otherwise a new state reads all of it, or a snapshot and
-        the rest. If another worker took a snapshot meanwhile, a new state replaces the decoded one, to share it.
+        the rest. A decoded state that reads past a snapshot of another worker shares its arrays.
         """
         kept = self._kept.pop(key, None)
         if kept is not None:
             self.memory_bytes -= kept.memory_bytes
             if journal.position == kept.position:
                 return cast("S", kept.decoded)  # nearly always
-        decoded, start = self._continued(kind, key, journal, kept) or (kind.new(), START)
+        if kept is not None and journal.continues(kept.position):
+            decoded, start = cast("S", kept.decoded), kept.position
+        else:
+            decoded, start = kind.new(), START
+            self._mapped.pop(key, None)
+        start = self._share(kind, key, journal, decoded, start)
         kind.replay(decoded, journal.changes(start))
         return decoded
 
-    def _continued(
-        self, kind: Kind[S, Any], key: Key, journal: Journal, kept: _Kept | None
-    ) -> tuple[S, Position] | None:
-        """Return a state that a journal continues, decoded or from a snapshot, and its position; None if none."""
-        mapped, place = self._mapped.pop(key, None), self._snapshots(kind, key, journal.position.end)
-        is_kept = kept is not None and journal.continues(kept.position)
-        latest = place and place.folder.latest(journal, mapped if is_kept else None)
-        if kept is not None and is_kept and latest in (None, mapped):
-            if mapped is not None:
-                self._mapped[key] = mapped
-            return cast("S", kept.decoded), kept.position
-        content = place and latest and place.folder.read(latest)
-        if not (place and latest and content):
-            return None
-        decoded, self._mapped[key] = kind.new(), latest
-        place.codec.restore(decoded, content)
-        return decoded, latest
+    def _share(self, kind: Kind[S, Any], key: Key, journal: Journal, decoded: S, start: Position) -> Position:
+        """Bring a state to the latest snapshot behind its position, if there is one; return its position then."""
+        place, former = self._snapshots(kind, key, journal.position.end), self._mapped.get(key)
+        if place is None or not (start == START or place.codec.is_large(decoded)):
+            return start
+        latest = place.folder.latest(journal, former)
+        if latest is None or latest == former or latest.end < start.end:
+            return start
+        content = place.folder.read(latest)
+        if content is None:
+            return start
+        if start == START:
+            place.codec.restore(decoded, content)
+        else:
+            kind.replay(decoded, journal.changes(start, latest))
+            place.codec.settle(decoded, content)
+        self._mapped[key] = latest
+        return latest
 
     def save(self, kind: Kind[S, D], key: Key, journal: Journal, decoded: S, delta: D | None) -> tuple[Journal, int]:
         """Apply a change to a state; return the journal with it, and the bytes of the journal.

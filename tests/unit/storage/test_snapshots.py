@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from streaming.state import ShardState
 from streaming.storage.archive import Folder, _KeyFolder
 from streaming.storage.journal import Journal, Position
 from streaming.storage.snapshots import Content, Snapshots
@@ -116,6 +117,13 @@ class Job:
         self.value, output = work("p", 0, rows, self.value, worker, batch=self.batch)
         return sorted(update["liteTopic"] for update in output.payloads_of("add") + output.payloads_of("remove"))
 
+    def read(self) -> Worker:
+        """Return a worker that has read the journal, and no snapshot."""
+        worker = self.worker()
+        worker.states._has_snapshots = False
+        self.run(worker, row(TOPICS, deleted("none")))
+        return worker
+
     def create(self, worker: Worker, *names: str) -> list[str]:
         return self.run(worker, *(row(TOPICS, created(name), offset) for offset, name in enumerate(names)))
 
@@ -127,6 +135,13 @@ class Job:
     def files(self) -> list[str]:
         assert self.snapshots is not None
         return files(self.snapshots)
+
+
+def shard_of(worker: Worker) -> ShardState:
+    """Return the only state that a worker has decoded."""
+    ((_, shard, _),) = worker.states._kept.values()
+    assert isinstance(shard, ShardState)
+    return shard
 
 
 TEN = [f"topic__{number}" for number in range(10)]
@@ -182,18 +197,21 @@ def test_few_topics_have_no_snapshot(tmp_path: Path) -> None:
     assert subscribed(tmp_path, least=11).files() == []
 
 
-def test_a_worker_uses_the_snapshot_of_another(tmp_path: Path) -> None:
-    """A state that both have decoded is not replaced for the sake of the first snapshot's position alone."""
-    job = subscribed(tmp_path, least=12)
+def test_workers_share_a_snapshot_and_keep_their_indexes(tmp_path: Path) -> None:
+    """A state that both have decoded takes over the arrays of the other worker at the position of its snapshot."""
+    job = subscribed(tmp_path)
     one, other = job.worker(), job.worker()
-    job.create(one, "topic__a")
-    job.create(other, "topic__b")
-    (first,) = job.files()
-    assert one.states._mapped == {}
-    job.create(one, "topic__c")
-    assert [position.end for position in one.states._mapped.values()] == [int(first)]
-    assert job.create(other, "topic__a", "topic__d") == ["topic__d"]
-    assert job.create(one, "topic__b", "topic__d", "topic__e") == ["topic__e"]
+    for worker in (one, other):
+        job.create(worker, "topic__1", "topic__y")  # reads the snapshot
+    known = job.files()
+    interests = shard_of(other).interests
+    while job.files() == known:
+        job.create(one, f"topic__{len(shard_of(one).topics)}")
+    assert job.create(other, "topic__y", "topic__x") == ["topic__x"]
+    assert one.states._mapped == other.states._mapped
+    assert shard_of(other).interests is interests
+    assert job.create(one, "topic__x", "topic__z") == ["topic__z"]
+    assert shard_of(one) == shard_of(job.read())
 
 
 def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
