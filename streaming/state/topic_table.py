@@ -4,7 +4,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping
 from hashlib import blake2b
-from itertools import chain, islice, pairwise
+from itertools import chain, compress, islice, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +19,7 @@ _ROW: Final = (1 << _ROW_BITS) - 1
 _MAX_TEXT_BYTES: Final = (1 << 32) - 1
 _SECRET_BYTES: Final = 16
 _ROWS_AT_ONCE: Final = 4_096
+_FOUND: Final = 1_024  # names of a micro-batch that is not in columns
 
 
 class _TopicNames(KeysView[str]):
@@ -28,11 +29,11 @@ class _TopicNames(KeysView[str]):
         return not self._mapping.has_any(list(other))
 
 
-class _Described(ItemsView[str, TopicMetadata]):
+class _TopicItems(ItemsView[str, TopicMetadata]):
     _mapping: "TopicTable"
 
     def __iter__(self) -> Iterator[tuple[str, TopicMetadata]]:
-        known = self._mapping.described  # the metadata of a name without a look-up of it
+        known = self._mapping.described  # no look-up of each name
         return ((name, known.get(name, NO_METADATA)) for name in self._mapping)
 
 
@@ -58,11 +59,12 @@ class TopicTable(MutableMapping[str, TopicMetadata]):
         self._secret = arrays["secret"].tobytes()
         self._described = dict(described)
         self._gone: set[int] = set()
+        self._found: dict[str, int | None] = {}  # rows of names that were asked for lately
         self._recent: dict[str, TopicMetadata] = {}
 
     def items(self) -> ItemsView[str, TopicMetadata]:
         """Return the topics with their metadata."""
-        return _Described(self)
+        return _TopicItems(self)
 
     @property
     def described(self) -> dict[str, TopicMetadata]:
@@ -103,11 +105,11 @@ class TopicTable(MutableMapping[str, TopicMetadata]):
             return True
         hashes = [_hash(name.encode("utf-8", "surrogatepass"), self._secret) for name in names]
         wanted, hashed = np.array(hashes, np.uint64), self._arrays["hashed"]
-        places = np.searchsorted(hashed, wanted)
-        found = hashed[np.minimum(places, max(0, len(hashed) - 1))] ^ wanted <= _ROW if len(hashed) else places < 0
-        return any(
-            self._row(name) is not None for name, is_found in zip(names, found.tolist(), strict=True) if is_found
-        )
+        if not len(hashed):
+            return False
+        places = np.searchsorted(hashed, wanted).clip(max=len(hashed) - 1)
+        candidates = compress(names, hashed[places] ^ wanted <= _ROW)
+        return any(self._row(name) is not None for name in candidates)
 
     def __setitem__(self, name: str, metadata: TopicMetadata) -> None:
         if self._row(name) is not None:
@@ -162,14 +164,26 @@ class TopicTable(MutableMapping[str, TopicMetadata]):
         return names
 
     def _row(self, name: str) -> int | None:
-        """Return the row of a settled topic; None if it is gone, or was never there."""
+        """Return the row of a settled topic; None if it is gone, or was never there.
+
+        A micro-batch asks several times for each name.
+        """
+        if name not in self._found:
+            if len(self._found) == _FOUND:
+                self._found.clear()
+            self._found[name] = self._find(name)
+        row = self._found[name]
+        return None if row in self._gone else row
+
+    def _find(self, name: str) -> int | None:
+        """Return the row of a settled topic, whether or not it is gone; None if there is none."""
         data = name.encode("utf-8", "surrogatepass")
         wanted = _hash(data, self._secret)
         place = bisect_left(self._hashed, wanted)
         while place < len(self._hashed) and self._hashed[place] ^ wanted <= _ROW:
             row = self._hashed[place] & _ROW
             if self._texts[self._bounds[row] : self._bounds[row + 1]] == data:
-                return None if row in self._gone else row
+                return row
             place += 1
         return None
 
