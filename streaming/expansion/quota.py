@@ -147,7 +147,7 @@ class _Cap:
         """Return True if each update of a client is one topic that it gains or loses."""
         state, view = self._batch.state, self._batch.view
         if before is None and (state.interest(key) != NOTHING or state.backfills_of(key.group)):
-            return False  # its topics were never counted, or not since the backfill began
+            return False  # its topics were never counted
         if key in self._batch.changed or self._recreated:
             blocks = (*state.interest(key).blocks, *view.interest(key).blocks)
             notations = [block.notation for block in blocks]

@@ -105,7 +105,7 @@ def parse_lmq_name(name: str) -> tuple[str, str]:
 
 
 def key_of(event: Any) -> str | None:
-    """Return the key that keeps events in order: the parent of a lite topic, else the group, else the parent."""
+    """Return the key that keeps events in order: the parent of a lite topic, or else the group, if there is one."""
     try:
         requests = event.get("subscriptionSet")
         entry = requests[0] if isinstance(requests, list) and requests and isinstance(requests[0], dict) else event

@@ -48,9 +48,9 @@ class Folder:
         return _KeyFolder(files, f"{root}/{PARTS}/{_folder_name(parent, number)}")
 
     def snapshots(self, parent: str, number: int) -> Snapshots | None:
-        """Return the snapshots of one key: beside its parts, or in a folder of this machine if those are remote."""
+        """Return the snapshots of one key: beside its parts, or on this machine if those are remote."""
         folder = local_path(self.checkpoint)
-        root = _folder_of_copies(self.checkpoint) if folder is None else folder / PARTS
+        root = _temporary_folder(self.checkpoint) if folder is None else folder / PARTS
         return None if root is None else Snapshots(root / _folder_name(parent, number))
 
     def remove_everywhere(self, name: str) -> None:
@@ -75,7 +75,7 @@ class Folder:
         return None
 
 
-def _folder_of_copies(checkpoint: str) -> Path | None:
+def _temporary_folder(checkpoint: str) -> Path | None:
     """Return a temporary folder that only this user can read and write; None if there is none."""
     folder = Path(gettempdir(), f"reexpand-{os.getuid()}")
     try:

@@ -41,7 +41,7 @@ class Snapshots(NamedTuple):
     """Snapshots of one key.
 
     Attributes:
-        folder: their folder, which exists if the key has parts.
+        folder: their folder, which the first one creates.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class Snapshots(NamedTuple):
     def latest(self, journal: Journal, known: Position | None = None) -> Position | None:
         """Return the position of the latest snapshot that a journal continues; None if there is none.
 
-        A known one is returned without a look at the journal.
+        If it is the known one, the journal is taken to continue it.
         """
         positions = sorted(self._positions(), reverse=True)
         if known in positions[:1]:
