@@ -18,8 +18,8 @@ class Tuning:
         inline_bytes: journal bytes that stay in Spark's state value; 1 MB there costs 25 ms each time it is touched.
         journal_slack_bytes: journal bytes that a compaction must save, in addition to half of the journal.
         retained_micro_batches: micro-batches for which an unused part is kept; Spark keeps as many states.
-        snapshot_min_topics: topics above which a shard has snapshots: in 64 shards of 15,625 topics two workers take 59
-            instead of 250 bytes per topic, and a new topic costs 2 to 5 us more.
+        snapshot_min_topics: topics above which a shard has snapshots: in 64 shards of 15,625 topics two workers take 58
+            instead of 249 bytes per topic, and a new topic costs 5 to 6 us more.
         updates_per_chunk: updates that are collected before their bytes are counted.
         output_row_bytes: bytes of updates in an output row; a row costs PySpark as much as 20 updates the worker.
         column_row_bytes: bytes of updates in an output row by column; the row has a sixth of them.
