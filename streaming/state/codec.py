@@ -100,7 +100,9 @@ def snapshot_content(state: ShardState) -> Content | None:
     """Return the content of a snapshot; None if the shard has too many topics."""
     arrays = settled(state.topics)
     known = {name: each for name, each in described(state.topics).items() if each is not NO_METADATA}
-    return None if arrays is None else Content(arrays, (_topic_fields(known), _state_fields(state, {})))
+    held = state.held_counts
+    others = _topic_fields(known), _state_fields(state, {}), None if held is None else list(held.items())
+    return None if arrays is None else Content(arrays, others)
 
 
 def settle(state: ShardState, content: Content) -> None:
@@ -111,7 +113,9 @@ def settle(state: ShardState, content: Content) -> None:
 def restore(state: ShardState, content: Content) -> None:
     """Give an empty state the content of a snapshot."""
     settle(state, content)
-    replay(state, [content.others[1]])
+    _, fields, held = content.others
+    replay(state, [fields])
+    state.held_counts = None if held is None else {ClientKey(*key): count for key, count in held}
 
 
 def _state_fields(state: ShardState, topics: Mapping[str, TopicMetadata]) -> list[Any]:

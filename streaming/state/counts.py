@@ -59,29 +59,35 @@ class HeldCounts:
 
     A count is exact up to the client's share of its quota. The state is an argument and not kept: a cycle would outlive
     its use while the garbage collector is disabled.
+
+    Attributes:
+        counts: by client; `BEYOND` for more than the quota, None for a client that is to be counted when needed.
     """
 
-    def __init__(
-        self,
-        columnar_min_topics: float,
-        state: Countable,
-        keys: Iterable[ClientKey],
-        share_of: Callable[[ClientKey], int | None],
+    def __init__(self, columnar_min_topics: float, counts: Mapping[ClientKey, int | None] | None = None) -> None:
+        """Begin with no topics, or with `counts` of a snapshot.
+
+        Args:
+            columnar_min_topics: number of topics from which on they are matched by column.
+            counts: as in `counts`.
+        """
+        self._columnar_min_topics = columnar_min_topics
+        self.counts = dict(counts or {})
+
+    def count_all(
+        self, state: Countable, keys: Iterable[ClientKey], share_of: Callable[[ClientKey], int | None]
     ) -> None:
         """Count the topics of all clients.
 
         Args:
-            columnar_min_topics: number of topics from which on they are matched by column.
             state: the shard.
             keys: its clients in session.
             share_of: returns the number of topics that a client may hold; None for any number.
         """
-        self._columnar_min_topics = columnar_min_topics
-        self._counts: dict[ClientKey, int | None] = {}  # None for a client that is to be counted
         names, size, left, interests = list(state.topics), _FIRST_TOPICS, dict.fromkeys(keys), state.interests
         exclusive = {group for group, policy in state.restrictive_policies.items() if policy.exclusive}
         if exclusive:  # a topic has many matching clients, of which one counts
-            self._counts.update(dict.fromkeys(key for key in left if key.group in exclusive))
+            self.counts.update(dict.fromkeys(key for key in left if key.group in exclusive))
             left = {key: None for key in left if key.group not in exclusive}
             interests = state.new_interests_of(left)
         while names:
@@ -90,19 +96,19 @@ class HeldCounts:
             full = [
                 key
                 for key in left
-                if (self._counts.get(key) or 0) > (inf if (share := share_of(key)) is None else share)
+                if (self.counts.get(key) or 0) > (inf if (share := share_of(key)) is None else share)
             ]
             if state.is_unrestricted and names and _DROPPED_SHARE * len(full) >= len(left) > 0:
-                self._counts.update(dict.fromkeys(full, BEYOND))
-                left = {key: None for key in left if self._counts.get(key) != BEYOND}
+                self.counts.update(dict.fromkeys(full, BEYOND))
+                left = {key: None for key in left if self.counts.get(key) != BEYOND}
                 interests = state.new_interests_of(left)
 
     def of(self, key: ClientKey, share: int | None, state: Countable) -> float:
         """Return the count of a client; infinity beyond its share of a quota, which is None for no limit."""
-        found, limit = self._counts.get(key, 0), inf if share is None else share
+        found, limit = self.counts.get(key, 0), inf if share is None else share
         if found is None or (found == BEYOND and share is None):
             count = len(state.rows(key, None if share is None else share + 1))
-            found = self._counts[key] = BEYOND if count > limit else count
+            found = self.counts[key] = BEYOND if count > limit else count
         return inf if found == BEYOND or found > limit else found
 
     def count(self, topics: Sequence[str], step: int, state: Countable) -> None:
@@ -117,18 +123,18 @@ class HeldCounts:
             found = zip(topics, interests.match_all(topics), strict=True)
             counts = Counter(chain.from_iterable(_clients(state.subscribers(topic, all_)) for topic, all_ in found))
         for client, count in counts.items():
-            known = self._counts.get(client, 0)
+            known = self.counts.get(client, 0)
             if known == BEYOND:
-                self._counts[client] = BEYOND if step > 0 else None
+                self.counts[client] = BEYOND if step > 0 else None
             elif known is not None:
-                self._counts[client] = known + step * count
+                self.counts[client] = known + step * count
 
     def update(self, counts: Mapping[ClientKey, int | None]) -> None:
         """Replace counts; a client with None is counted when needed."""
-        self._counts.update(counts)
+        self.counts.update(counts)
         for client, count in counts.items():
             if count == 0:
-                del self._counts[client]
+                del self.counts[client]
 
 
 def _clients(subscribers: Matches) -> set[ClientKey]:

@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"snapshot-(\d+)-([0-9a-f]{32})")
 _ABANDONED_SECONDS: Final = 3_600
 """Time after which an unfinished snapshot is of a worker that was killed."""
 
-_KIND: Final = "shard 1"
+_KIND: Final = "shard 2"
 """Name and version of the content; a snapshot of another version is not used."""
 
 _TYPES: Final = {"texts": "|u1", "bounds": "<u4", "hashed": "<u8", "secret": "|u1", "others": "|u1"}

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from streaming.state import ShardState
+from streaming.state.counts import HeldCounts
 from streaming.storage.archive import Folder, _KeyFolder
 from streaming.storage.journal import Journal, Position
 from streaming.storage.snapshots import Content, Snapshots
 from streaming.tuning import Tuning
 from streaming.worker.rows import InputRow
 from streaming.worker.worker import Worker, WorkerConfig
-from tests.support.events import created, deleted, replace, wildcard
+from tests.support.events import created, deleted, quota, replace, wildcard
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, row, work
 
@@ -181,6 +182,20 @@ def test_a_new_worker_reads_a_snapshot_in_place_of_the_journal(tmp_path: Path, m
     ]
     assert 0 not in starts
     assert job.create(job.worker(), "topic__3", "topic__4", "topic__x") == ["topic__3", "topic__x"]
+
+
+def test_a_new_worker_knows_the_counts_of_quotas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It need not count the topics of all clients."""
+    job = Job(tmp_path)
+    worker = job.worker()
+    job.run(worker, row(GROUPS, quota(11)), row(SUBSCRIPTIONS, replace("topic__*")))
+    assert job.create(worker, *TEN) == TEN
+    assert job.create(worker, "topic__x", "topic__y") == ["topic__x"]  # counted, and then a snapshot is due
+    monkeypatch.setattr(HeldCounts, "count_all", None)
+    worker = job.worker()
+    assert job.create(worker, "topic__z") == []
+    assert job.run(worker, row(TOPICS, deleted("topic__3"))) == ["topic__3", "topic__y"]
+    assert job.create(worker, "topic__3") == []
 
 
 def test_topics_of_a_snapshot_take_no_memory_of_the_worker(tmp_path: Path) -> None:
