@@ -13,7 +13,7 @@ from matcher.index.patterns import PatternIndex
 from matcher.pattern import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from matcher.dialects import Dialect
     from matcher.pattern import Pattern
@@ -97,6 +97,96 @@ def _form_of(outline: bytes, dialect: Dialect, allow_inner_multi: bool) -> _Form
     return _Form(pattern, template, tuple(place for place, part in enumerate(parts) if not part))
 
 
+class Spelling:
+    """Forms of patterns, and the texts of these forms that match a topic.
+
+    The outline of a pattern is its text without the literals; patterns of one outline are a form. One text of each form
+    matches a topic. Not all patterns are spelled: not those of dialects without `whole_wildcards`, with inner
+    multi-segment wildcards, of more than `MAX_SEGMENTS` segments, or of forms beyond `MAX_FORMS`.
+
+    Args:
+        dialect: dialect of all patterns.
+        allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
+    """
+
+    def __init__(self, dialect: Dialect, *, allow_inner_multi: bool = False) -> None:
+        self._dialect = dialect
+        self._split = dialect.split  # these two are read at each look-up
+        self._reserved = dialect.reserved
+        self._allow_inner_multi = allow_inner_multi
+        self._forms: dict[bytes, _Form | None] = {}  # by outline; None if its patterns are not spelled
+        self._spelled: dict[bytes, _Form] = {}  # forms with wildcards, by outline
+        self._counts: dict[bytes, int] = {}  # patterns by outline
+        self._spellers: dict[int, _Speller] = {}  # by number of segments, of hidden topics negative
+        self._dropped, self._odd = _characters(self._dialect)
+
+    def __contains__(self, outline: object) -> bool:
+        """Return True if the patterns of an outline that was added are spelled."""
+        return self._forms[outline] is not None  # type: ignore[index]
+
+    def add(self, counts: Mapping[bytes, int]) -> bool:
+        """Add patterns, counted by outline; return True if all of them are spelled."""
+        are_spelled = True
+        for outline in sorted(counts, key=counts.__getitem__, reverse=True) if len(counts) > 1 else counts:
+            if outline not in self._forms:
+                self._forms[outline], self._counts[outline] = self._new_form(outline), 0
+            self._counts[outline] += counts[outline]
+            are_spelled = are_spelled and self._forms[outline] is not None
+        return are_spelled
+
+    def remove(self, outline: bytes) -> None:
+        """Remove a pattern of an outline."""
+        self._counts[outline] -= 1
+        if not self._counts[outline]:
+            del self._counts[outline], self._forms[outline]
+            if self._spelled.pop(outline, None):
+                self._spellers = {}
+
+    def texts(self, topic: str) -> Collection[str]:
+        """Return the texts of the patterns that would match a topic."""
+        segments = self._split(topic)
+        if segments is None:
+            return ()
+        count = len(segments)
+        if count > MAX_SEGMENTS:
+            count = MAX_SEGMENTS + 1  # forms of no more segments fit alike
+        if self._reserved and topic.startswith(self._reserved):
+            count = -count
+        speller = self._spellers.get(count)
+        if speller is None:
+            speller = _Speller([form for form in self._spelled.values() if form.fits(abs(count), hidden=count < 0)])
+            self._spellers[count] = speller
+        for each in self._odd:
+            if each in topic:
+                return dict.fromkeys((topic, *speller.one_by_one(segments)))
+        texts: str = speller.template % speller.literals(segments)
+        return (texts + topic).split(_END)
+
+    def outlines(self, texts: Sequence[str]) -> list[bytes]:
+        """Return the outline of each pattern; all together take a few passes over their bytes."""
+        if not texts:
+            return []
+        joined = _END.join(texts)
+        if _SEPARATOR in joined or joined.count(_END) >= len(texts):
+            joined = _END.join(text.replace(_SEPARATOR, _LITERAL).replace(_END, _LITERAL) for text in texts)
+        cut = joined.replace(self._dialect.separator, _SEPARATOR).encode("utf-8", "surrogatepass")
+        outlines = cut.translate(None, self._dropped).split(_END.encode())
+        return [_LONG if len(outline) > _LONGEST else outline for outline in outlines]
+
+    def _new_form(self, outline: bytes) -> _Form | None:
+        """Return the form of an outline; None if its patterns are not spelled."""
+        form = None
+        if self._dialect.whole_wildcards:
+            form = _form_of(outline, self._dialect, self._allow_inner_multi)
+        if form is None or form.pattern.literal is not None:
+            return form
+        if len(self._spelled) == MAX_FORMS:
+            return None
+        self._spelled[outline] = form
+        self._spellers = {}
+        return form
+
+
 class ValuesByText(dict[str, "tuple[V] | dict[V, None]"], Generic[V]):
     """Values of texts; a value that is the only one of many texts takes no memory for each."""
 
@@ -124,10 +214,8 @@ class ValuesByText(dict[str, "tuple[V] | dict[V, None]"], Generic[V]):
 class PatternTexts(Generic[V]):
     """Set of (pattern, value) pairs, looked up by topic; a pattern takes one entry of a dict.
 
-    The outline of a pattern is its text without the literals; patterns of one outline are a form. For each form in use,
-    a look-up spells the only text that matches the topic. A `PatternIndex` has the patterns that cannot be spelled or
-    would cost too much: of dialects without `whole_wildcards`, with a match policy, with inner multi-segment wildcards,
-    of more than `MAX_SEGMENTS` segments, or of forms beyond `MAX_FORMS`.
+    A look-up spells the texts of the patterns that would match (see `Spelling`). A `PatternIndex` has the patterns that
+    are not spelled, or have a match policy.
 
     Args:
         dialect: dialect of all patterns.
@@ -139,17 +227,11 @@ class PatternTexts(Generic[V]):
 
     def __init__(self, dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False) -> None:
         self._dialect = get_dialect(dialect)
-        self._split = self._dialect.split  # these two are read at each look-up
-        self._reserved = self._dialect.reserved
         self._allow_inner_multi = allow_inner_multi
         self._values: ValuesByText[V] = ValuesByText()
         self._others: PatternIndex[V] | None = None  # most indexes need none
-        self._forms: dict[bytes, _Form | None] = {}  # by outline; None if its patterns are in the other index
-        self._spelled: dict[bytes, _Form] = {}  # forms with wildcards, by outline
-        self._counts: dict[bytes, int] = {}  # pairs by outline
-        self._spellers: dict[int, _Speller] = {}  # by number of segments, of hidden topics negative
+        self._spelling = Spelling(self._dialect, allow_inner_multi=allow_inner_multi)
         self._spells = self._dialect.whole_wildcards
-        self._dropped, self._odd = _characters(self._dialect)
         self._size = 0
         self.parsed = 0
 
@@ -176,18 +258,13 @@ class PatternTexts(Generic[V]):
         texts = [text for each, _ in additions for text in each]
         self._size += len(texts)
         if self._spells and policy is None:
-            outlines, are_spelled = self._outlines(texts), True
+            outlines = self._spelling.outlines(texts)
             counts = Counter(outlines) if len(outlines) > 1 else dict.fromkeys(outlines, 1)
-            for outline in sorted(counts, key=counts.__getitem__, reverse=True):
-                if outline not in self._forms:
-                    self._forms[outline], self._counts[outline] = self._new_form(outline), 0
-                self._counts[outline] += counts[outline]
-                are_spelled = are_spelled and self._forms[outline] is not None
-            if are_spelled:
+            if self._spelling.add(counts):
                 for each, value in additions:
                     self._values.add(each, value)
                 return
-            spelled = iter([self._forms[outline] is not None for outline in outlines])
+            spelled = iter([outline in self._spelling for outline in outlines])
         else:
             spelled = iter([False] * len(texts))
         for each, value in additions:
@@ -204,16 +281,12 @@ class PatternTexts(Generic[V]):
             for text in texts:
                 self._remove_other(text, value, policy)
             return
-        for text, outline in zip(texts, self._outlines(texts), strict=True):
-            if self._forms[outline] is None:
-                self._remove_other(text, value, None)
-            else:
+        for text, outline in zip(texts, self._spelling.outlines(texts), strict=True):
+            if outline in self._spelling:
                 self._values.discard(text, value)
-            self._counts[outline] -= 1
-            if not self._counts[outline]:
-                del self._counts[outline], self._forms[outline]
-                if self._spelled.pop(outline, None):
-                    self._spellers = {}
+            else:
+                self._remove_other(text, value, None)
+            self._spelling.remove(outline)
 
     def match(self, topic: str) -> list[V]:
         """Return the value of every pair whose pattern matches, in no particular order.
@@ -221,34 +294,14 @@ class PatternTexts(Generic[V]):
         It costs a look-up for each form that fits the number of segments, and a look-up in the other index.
         """
         values = self._values
-        found = [value for text in self._texts_for(topic) if text in values for value in values[text]]
+        found = [value for text in self._spelling.texts(topic) if text in values for value in values[text]]
         return found if self._others is None else found + self._others.match(topic)
 
     def match_patterns(self, topic: str) -> list[tuple[str, V]]:
         """Return (pattern, value) for each matching pair, in the order of `match`."""
         values = self._values
-        found = [(text, value) for text in self._texts_for(topic) if text in values for value in values[text]]
+        found = [(text, value) for text in self._spelling.texts(topic) if text in values for value in values[text]]
         return found if self._others is None else found + self._others.match_patterns(topic)
-
-    def _texts_for(self, topic: str) -> Iterable[str]:
-        """Return the texts of the patterns that would match a topic."""
-        segments = self._split(topic)
-        if segments is None:
-            return ()
-        count = len(segments)
-        if count > MAX_SEGMENTS:
-            count = MAX_SEGMENTS + 1  # forms of no more segments fit alike
-        if self._reserved and topic.startswith(self._reserved):
-            count = -count
-        speller = self._spellers.get(count)
-        if speller is None:
-            speller = _Speller([form for form in self._spelled.values() if form.fits(abs(count), hidden=count < 0)])
-            self._spellers[count] = speller
-        for each in self._odd:
-            if each in topic:
-                return dict.fromkeys((topic, *speller.one_by_one(segments)))
-        texts: str = speller.template % speller.literals(segments)
-        return (texts + topic).split(_END)
 
     def _add_other(self, text: str, value: V, policy: str | None) -> None:
         if self._others is None:
@@ -261,25 +314,3 @@ class PatternTexts(Generic[V]):
             self._others.remove(text, value, policy=policy)
             self.parsed = len(self._others)
             self._others = self._others if self.parsed else None
-
-    def _outlines(self, texts: Sequence[str]) -> list[bytes]:
-        """Return the outline of each text; all texts together take a few passes over their bytes."""
-        if not texts:
-            return []
-        joined = _END.join(texts)
-        if _SEPARATOR in joined or joined.count(_END) >= len(texts):
-            joined = _END.join(text.replace(_SEPARATOR, _LITERAL).replace(_END, _LITERAL) for text in texts)
-        cut = joined.replace(self._dialect.separator, _SEPARATOR).encode("utf-8", "surrogatepass")
-        outlines = cut.translate(None, self._dropped).split(_END.encode())
-        return [_LONG if len(outline) > _LONGEST else outline for outline in outlines]
-
-    def _new_form(self, outline: bytes) -> _Form | None:
-        """Return the form of an outline; None if its patterns go to the other index."""
-        form = _form_of(outline, self._dialect, self._allow_inner_multi)
-        if form is None or form.pattern.literal is not None:
-            return form
-        if len(self._spelled) == MAX_FORMS:
-            return None
-        self._spelled[outline] = form
-        self._spellers = {}
-        return form

@@ -274,8 +274,8 @@ def _check_pattern_texts(meeting: Meeting, draw: Draw) -> None:
         index.remove((texts[number],), number, policy=policies[number])
     assert len(index) == index.parsed == 0
     assert not index._values
-    assert not index._forms
-    assert not index._counts
+    assert not index._spelling._forms
+    assert not index._spelling._counts
 
 
 def _check_nodes(index: TopicIndex) -> None:

@@ -16,7 +16,7 @@ def test_a_look_up_spells_a_bounded_number_of_texts() -> None:
     index: PatternTexts[str] = PatternTexts()
     for pattern in patterns:
         index.add((pattern,), pattern)
-    assert len(list(index._texts_for("__".join("a" * 8)))) == MAX_FORMS + 1
+    assert len(list(index._spelling.texts("__".join("a" * 8)))) == MAX_FORMS + 1
     assert sorted(index.match("__".join("a" * 8))) == sorted(patterns)
     assert index.parsed == len(patterns) - MAX_FORMS - 1
 
