@@ -29,7 +29,7 @@ class FlatIndex(ABC):
     _dialect: Dialect
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes | memoryview) -> Self:
         """Open a result of `to_bytes`, without copying its arrays or parsing its patterns.
 
         Raises:

@@ -266,16 +266,17 @@ def _probes(segments: Segments, counts: Ints, shapes: Sequence[Shape], salt: Sal
 
 def _build(members: list[tuple[int, int, Pattern]], shapes: Sequence[Shape], salt: Salt) -> Arrays:
     """Build the arrays from (place of the shape, number, pattern)."""
+    spots_of = [shape.literals for shape in shapes]
     literals: dict[str, int] = {}
     entries: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for place, number, pattern in members:
-        ids = tuple(literals.setdefault(str(pattern.segments[at]), len(literals)) for at in shapes[place].literals)
+        ids = tuple(literals.setdefault(str(pattern.segments[at]), len(literals)) for at in spots_of[place])
         entries.setdefault((place, ids), []).append(number)
     texts = pack(list(literals))
     hashed = hashes(texts, salt)
     sizes = np.array([len(ids) for _, ids in entries], np.int64)
     flat_ids = np.array([literal for _, ids in entries for literal in ids], np.int64)
-    flat_places = np.array([at for place, _ in entries for at in shapes[place].literals], np.int64)
+    flat_places = np.array([at for place, _ in entries for at in spots_of[place]], np.int64)
     sums = np.zeros(len(flat_ids) + 1, np.uint64)
     np.cumsum(at_positions(hashed[flat_ids], flat_places, salt), out=sums[1:])
     ends = sizes.cumsum()
