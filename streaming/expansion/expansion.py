@@ -59,7 +59,7 @@ def expand(
         bulk = BulkUpdates(batch, renewed)
         single, columns = capped_updates(batch, announcer, single, bulk, beyond), chain(bulk.columns(), columns)
     else:
-        state.held_counts = None  # which are no longer kept up to date
+        state.counts = None  # which are no longer kept up to date
         if batch.topics.bulks:
             columns = chain(BulkUpdates(batch, renewed).columns(), columns)
     if announcer.needs_bitmaps:  # a bitmap differs by topic

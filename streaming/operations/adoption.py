@@ -25,6 +25,7 @@ from streaming.spark.states import StateReader
 from streaming.state import Shard, ShardDelta, ShardState, append, replay
 from streaming.state.blocks import Block
 from streaming.state.client import Client, LastRequest, Mode, Subscription
+from streaming.state.delta import carried_out
 from streaming.state.notes import Repeated
 from streaming.storage.archive import Folder
 from streaming.storage.journal import Archive, Journal
@@ -195,7 +196,7 @@ def renewed_states(
 def _shard(journal: Journal, *, inner_multi: bool) -> ShardState:
     shard = ShardState(inner_multi=inner_multi)
     replay(shard, journal.changes())
-    shard.complete_backfills()
+    shard.apply(carried_out(shard.backfills))
     return shard
 
 

@@ -83,6 +83,13 @@ class Interner(dict[T, int], Generic[T]):
         return number
 
 
+class Interners(NamedTuple):
+    """Numbers of subscribers and of entries in hits."""
+
+    subscribers: Interner[SubscriberKey]
+    texts: Interner[str]
+
+
 def compacted(numbers: Ints) -> tuple[Ints, Ints]:
     """Return the distinct numbers, ascending, and the place of each number among them.
 

@@ -1,9 +1,10 @@
 """The state of one shard, and its codec."""
 
-from streaming.state.codec import append, is_large, replay, restore, settle, snapshot_content
+from streaming.state.codec import append, replay
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import UNKNOWN_GROUP, Group, GroupSelectors, Shard
 from streaming.state.shard_state import ShardState
+from streaming.state.snapshot import is_large, restore, settle, snapshot_content
 
 __all__ = [
     "UNKNOWN_GROUP",

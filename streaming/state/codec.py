@@ -1,6 +1,7 @@
 """The state of a shard as plain values in a journal, and back."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from sys import intern
 from typing import Any
 
@@ -27,9 +28,7 @@ from streaming.state.interests import MQTT
 from streaming.state.notes import ClientNotes, Judged, Repeated
 from streaming.state.policy import GroupPolicy
 from streaming.state.shard_state import ShardState
-from streaming.state.topic_table import TopicTable, described, settled
 from streaming.storage.journal import Journal
-from streaming.storage.snapshots import Content
 
 _TOPICS_PER_COUNT = 8
 """Changed topics per client from which on its count is written: 30 bytes, against 2 us per topic to count."""
@@ -52,7 +51,11 @@ def append(journal: Journal, state: ShardState, delta: ShardDelta) -> Journal:
     if not (state.topics or state):
         return journal.cleared()
     growth = sum(map(len, delta.added)) - sum(map(len, delta.removed))
-    return journal.append(_delta_fields(delta), lambda: _state_fields(state, state.topics), growth)
+
+    def whole() -> list[Any]:
+        return state_fields(state, state.topics, state.clients.items(), state.last_requests.items())
+
+    return journal.append(_delta_fields(delta), whole, growth)
 
 
 def replay(state: ShardState, changes: Iterable[Any]) -> None:
@@ -64,10 +67,10 @@ def replay(state: ShardState, changes: Iterable[Any]) -> None:
         state.replay(
             ShardDelta(
                 dict.fromkeys(removed),
-                _topics(added),
+                topics_of(added),
                 {name: None if group is None else Group(*group) for name, group in groups},
                 {
-                    key: None if fields is None else _client(*fields)
+                    key: None if fields is None else client_of(*fields)
                     for key, (_, fields, _) in zip(keys, clients, strict=True)
                 },
                 {
@@ -91,42 +94,23 @@ def replay(state: ShardState, changes: Iterable[Any]) -> None:
         )
 
 
-def is_large(state: ShardState, *, min_topics: int) -> bool:
-    """Return True if a shard is to have snapshots: it has so many topics, or had."""
-    return isinstance(state.topics, TopicTable) or len(state.topics) >= min_topics
+def state_fields(
+    state: ShardState,
+    topics: Mapping[str, TopicMetadata],
+    clients: Iterable[tuple[ClientKey, Client]],
+    requests: Iterable[tuple[ClientKey, LastRequest]],
+) -> list[Any]:
+    """Return the state, with these topics, clients and last requests, as a single change of an empty state.
 
-
-def snapshot_content(state: ShardState) -> Content | None:
-    """Return the content of a snapshot; None if the shard has too many topics."""
-    arrays = settled(state.topics)
-    known = {name: each for name, each in described(state.topics).items() if each is not NO_METADATA}
-    held = state.held_counts
-    others = _topic_fields(known), _state_fields(state, {}), None if held is None else list(held.items())
-    return None if arrays is None else Content(arrays, others)
-
-
-def settle(state: ShardState, content: Content) -> None:
-    """Give a state the topics of a snapshot of itself."""
-    state.settle(TopicTable(content.arrays, _topics(content.others[0])))
-
-
-def restore(state: ShardState, content: Content) -> None:
-    """Give an empty state the content of a snapshot."""
-    settle(state, content)
-    _, fields, held = content.others
-    replay(state, [fields])
-    state.held_counts = None if held is None else {ClientKey(*key): count for key, count in held}
-
-
-def _state_fields(state: ShardState, topics: Mapping[str, TopicMetadata]) -> list[Any]:
-    """Return the state as a single change of an empty state, with these topics."""
+    Clients are in order of their names: their order in the state depends on the snapshots that a worker has read.
+    """
     return _delta_fields(
         ShardDelta(
             {},
             dict(topics.items()),
             dict(state.groups),
-            dict(state.clients.items()),
-            dict(state.last_requests.items()),
+            dict(sorted(clients, key=itemgetter(0))),
+            dict(sorted(requests, key=itemgetter(0))),
             dict(state.selectors),
             dict(state.alarms),
             dict(state.backfills),
@@ -141,10 +125,10 @@ def _delta_fields(delta: ShardDelta) -> list[Any]:
     changed_topics = len(delta.added) + len(delta.removed)
     return [
         list(delta.removed),
-        _topic_fields(delta.added),
+        topic_fields(delta.added),
         list(delta.groups.items()),
         [
-            (key, client and _client_fields(client), delta.last_requests.get(key))
+            (key, client and client_fields(client), delta.last_requests.get(key))
             for key, client in delta.clients.items()
         ],
         [(key, place) for key, place in delta.last_requests.items() if key not in delta.clients],
@@ -185,7 +169,7 @@ def _request(*fields: Any) -> SubscriptionRequest:
 
 def _judged_fields(judged: Judged) -> tuple[Any, ...]:
     former, selectors = judged.former, judged.selectors
-    return (*judged[:3], former and _client_fields(former), selectors and _selector_fields(selectors))
+    return (*judged[:3], former and client_fields(former), selectors and _selector_fields(selectors))
 
 
 def _judged(
@@ -196,16 +180,18 @@ def _judged(
     selectors: tuple[Any, ...] | None,
 ) -> Judged:
     base = None if selectors is None else _selectors(*selectors)
-    return Judged(order, is_contested, is_refused, former and _client(*former), base)
+    return Judged(order, is_contested, is_refused, former and client_of(*former), base)
 
 
-def _topic_fields(topics: Mapping[str, TopicMetadata]) -> list[str | tuple[Any, ...]]:
+def topic_fields(topics: Mapping[str, TopicMetadata]) -> list[str | tuple[Any, ...]]:
+    """Return topics as plain values."""
     if set(map(id, topics.values())) <= {id(NO_METADATA)}:  # nearly always, and there may be many
         return list(topics)
     return [name if metadata is NO_METADATA else (name, *metadata) for name, metadata in topics.items()]
 
 
-def _topics(fields: Sequence[Any]) -> dict[str, TopicMetadata]:
+def topics_of(fields: Sequence[Any]) -> dict[str, TopicMetadata]:
+    """Return the topics of `topic_fields`."""
     if set(map(type, fields)) <= {str}:
         return dict.fromkeys(fields, NO_METADATA)
     return dict(
@@ -234,12 +220,14 @@ def _selectors(
     )
 
 
-def _client_fields(client: Client) -> tuple[Any, Any]:
+def client_fields(client: Client) -> tuple[Any, Any]:
+    """Return a client as plain values: both subscriptions, or the same one once."""
     literal = _subscription_fields(client.literal)
     return literal, None if client.wildcard is client.literal else _subscription_fields(client.wildcard)
 
 
-def _client(literal: tuple[Any, ...], wildcard: tuple[Any, ...] | None) -> Client:
+def client_of(literal: tuple[Any, ...], wildcard: tuple[Any, ...] | None) -> Client:
+    """Return the client of `client_fields`."""
     shared = _subscription(*literal)
     return Client(shared, shared if wildcard is None else _subscription(*wildcard))
 

@@ -1,6 +1,6 @@
 """Changes of a shard's state by one micro-batch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -99,3 +99,8 @@ class ShardDelta:
         for request in filter(None, self.last_requests.values()):
             orders += [request.literal_order, request.wildcard_order]
         return int(max(orders, default=0))
+
+
+def carried_out(backfills: Iterable[ClientKey]) -> ShardDelta:
+    """Return the change that treats what several micro-batches carry out as carried out."""
+    return ShardDelta(backfills=dict.fromkeys(backfills))

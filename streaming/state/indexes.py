@@ -10,6 +10,7 @@ from matcher import TopicIndex, get_dialect
 from streaming.records.model import DEFAULT_QUOTA, NO_METADATA, TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.state.client import Client, Interest, is_absent
+from streaming.state.client_table import ClientTable
 from streaming.state.delta import ShardDelta
 from streaming.state.group import Group
 from streaming.state.interests import Interests, pattern_of
@@ -273,6 +274,11 @@ class Footprint:
         self._described_topics = 0
         self._entries = 0
 
+    def settle(self, topics: TopicTable, clients: Mapping[ClientKey, Client]) -> None:
+        """Count content in tables again, of which these clients are not settled."""
+        self._described_topics = len(topics.described)
+        self._entries = sum(map(_entries, clients.values()))
+
     def follow(
         self, delta: ShardDelta, topics: Mapping[str, TopicMetadata], clients: Mapping[ClientKey, Client]
     ) -> None:
@@ -281,12 +287,13 @@ class Footprint:
         Args:
             delta: its changes.
             topics: as they were before it.
-            clients: as they were before it.
+            clients: in session before it; those in a table do not count.
         """
         self._described_topics += len(delta.added) - list(delta.added.values()).count(NO_METADATA)
         self._described_topics -= sum(topics[topic] != NO_METADATA for topic in delta.removed)
+        decoded = clients.recent if isinstance(clients, ClientTable) else clients
         for key, client in delta.clients.items():
-            self._entries += _entries(client) - _entries(clients.get(key))
+            self._entries += _entries(client) - _entries(decoded.get(key))
 
     def memory_bytes(
         self,
@@ -295,7 +302,7 @@ class Footprint:
         topics: Topics,
         targets: PatternTargets,
         has_order: bool,
-        clients: int,
+        clients: Mapping[ClientKey, Client],
         interests: Interests | None,
     ) -> int:
         """Return the estimate, in bytes.
@@ -305,20 +312,22 @@ class Footprint:
             topics: all topics; those in a table take no memory of the process, unless an index decoded them.
             targets: these topics by pattern.
             has_order: their order of creation is indexed.
-            clients: number of clients.
+            clients: those in session; those in a table take no memory of the process.
             interests: index of interests, if there is one.
         """
         indexes, count = len(targets.indexes) + has_order, len(topics)
         if isinstance(topics, TopicTable) and not indexes:
-            text_bytes, count = text_bytes - topics.text_bytes, topics.changes
+            text_bytes, count = text_bytes - topics.table.text_bytes, topics.changes
+        if isinstance(clients, ClientTable):
+            text_bytes, clients = text_bytes - clients.value_bytes, clients.recent
         parsed_bytes, separate = (interests.parsed_bytes, interests.separate_patterns) if interests else (0, 0)
         return (
             _SHARD
-            + text_bytes
+            + max(0, text_bytes)
             + count * (_TOPIC + indexes * _INDEXED_TOPIC)
             + sum([index.nodes for index in targets.indexes.values()]) * _NODE
             + self._described_topics * _METADATA
-            + clients * _CLIENT
+            + len(clients) * _CLIENT
             + self._entries * _ENTRY
             + parsed_bytes
             + separate * _SEPARATE_PATTERN

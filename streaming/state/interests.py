@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,26 +12,17 @@ from matcher.batch.segments import firsts_of, ranges
 from matcher.dialects import get_dialect
 from matcher.dialects.mqtt import SharedSubscription, shared
 from matcher.index.texts import PatternTexts, ValuesByText
-from streaming.records.columns import NO_TEXT, Hits, Interner, Pairs
+from streaming.records.columns import NO_TEXT, Hits, Interner, Interners, Pairs
 from streaming.records.model import LITE, Notation
 from streaming.records.subscribers import SHARE, ClientKey, Matches, Orders, SubscriberKey
 from streaming.state.client import NOTHING, Interest
+from streaming.state.client_table import Holder, SettledInterests
 from streaming.tuning import DEFAULT_TUNING
 
 T = TypeVar("T")
 
-Holder = tuple[SubscriberKey, float]
-"""Subscriber with an entry, and the order of the entry."""
-
 MQTT = "mqtt"
 """Name of the dialect with shared subscriptions."""
-
-
-class Interners(NamedTuple):
-    """Numbers of subscribers and of entries in arrays."""
-
-    subscribers: Interner[SubscriberKey]
-    texts: Interner[str]
 
 
 class Interests:
@@ -40,6 +31,7 @@ class Interests:
     Args:
         inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
         array_min_topics, array_build_topics: as in `Tuning`.
+        settled: interests of settled clients, besides those that are added.
 
     Attributes:
         inner_multi: as above.
@@ -53,6 +45,7 @@ class Interests:
         *,
         array_min_topics: int = DEFAULT_TUNING.array_min_topics,
         array_build_topics: int = DEFAULT_TUNING.array_build_topics,
+        settled: SettledInterests | None = None,
     ) -> None:
         self.inner_multi = inner_multi
         self._array_min_topics = array_min_topics
@@ -66,6 +59,7 @@ class Interests:
         self._arrays: dict[str, _PatternArrays] | None = None
         self._interners: Interners | None = None
         self._topics_asked = 0
+        self._settled = settled
 
     def add(self, client: ClientKey, interest: Interest) -> None:
         """Add the interest of a client."""
@@ -89,8 +83,10 @@ class Interests:
         self._estimate()
 
     def remove(self, client: ClientKey, interest: Interest) -> None:
-        """Remove an interest added by `add`."""
+        """Remove an interest added by `add`, or a settled one."""
         self._drop_arrays()
+        if self._settled is not None and self._settled.drop(client):
+            return
         self._interests.pop(client, None)  # an empty interest may never have been added
         for dialect, policy, patterns, holder in holders_of(client, interest):
             self._by_pattern[dialect].remove(patterns, holder, policy=policy)
@@ -116,18 +112,21 @@ class Interests:
     def match(self, topic: str) -> Matches:
         """Return all subscribers with an entry matching the topic, before any group policy."""
         found = self._match_without_patterns(topic)
+        hits = self._settled.match(topic) if self._settled else []
         for index in self._by_pattern.values():
-            for pattern, (subscriber, _) in index.match_patterns(topic):
-                patterns = found.get(subscriber)
-                if patterns is None:
-                    found[subscriber] = [pattern]
-                else:
-                    patterns.append(pattern)
+            hits += index.match_patterns(topic)
+        for pattern, (subscriber, _) in hits:
+            patterns = found.get(subscriber)
+            if patterns is None:
+                found[subscriber] = [pattern]
+            else:
+                patterns.append(pattern)
         return found
 
     def match_all(self, topics: Sequence[str]) -> list[Matches]:
         """Return the answer of `match` for each topic."""
-        if not self._arrays_pay(len(topics)):
+        by_column = self._settled is not None and len(topics) >= self._array_min_topics
+        if not (by_column or self._arrays_pay(len(topics))):
             return list(map(self.match, topics))
         pairs = self.pairs(topics)
         found: list[Matches] = [{} for _ in topics]
@@ -143,7 +142,10 @@ class Interests:
             hits = [arrays.hits(topics) for arrays in self._arrays_by_dialect(self._interners).values()]
         else:
             hits = [self._hits_one_by_one(topics, self._interners)]
-        if self._by_name or self._receive_all:
+        if self._settled is not None:
+            by_column = len(topics) >= self._array_min_topics
+            hits += self._settled.hits(topics, self._interners, by_column=by_column)
+        if self._by_name or self._receive_all or (self._settled and self._settled.has_names):
             hits.append(self._hits_without_patterns(topics, self._interners))
         return Pairs.of(
             Hits.concat(hits), self._interners.subscribers.items_by_number, self._interners.texts.items_by_number
@@ -176,14 +178,23 @@ class Interests:
         hits: list[Holder] = [*self._receive_all.items(), *self._by_name.get(topic, ())]
         for index in self._by_pattern.values():
             hits += index.match(topic)
+        if self._settled is not None:
+            hits += self._settled.named(topic)
+            hits += (holder for _, holder in self._settled.match(topic))
         return hits
 
     def _match_without_patterns(self, topic: str) -> Matches:
         """Return the subscribers by name or by receive-all."""
         found: Matches = {subscriber: [] for subscriber in self._receive_all}
-        for subscriber, _ in self._by_name.get(topic, ()):
-            found.setdefault(subscriber, []).append(topic)
+        if self._by_name or self._settled:
+            for subscriber, _ in self._named(topic):
+                found.setdefault(subscriber, []).append(topic)
         return found
+
+    def _named(self, topic: str) -> Iterable[Holder]:
+        """Return the holders of a name."""
+        found = self._by_name.get(topic, ())
+        return [*found, *self._settled.named(topic)] if self._settled else found
 
     def _hits_one_by_one(self, topics: Sequence[str], interners: Interners) -> Hits:
         """Return the hits by pattern, looked up for one topic after the other."""
@@ -201,8 +212,7 @@ class Interests:
         named = (
             (row, subscribers[subscriber], texts[topic])
             for row, topic in enumerate(topics)
-            if topic in self._by_name
-            for subscriber, _ in self._by_name[topic]
+            for subscriber, _ in self._named(topic)
         )
         receive_all = np.array([subscribers[subscriber] for subscriber in self._receive_all], np.int64)
         count = len(topics) * len(receive_all)
@@ -219,8 +229,9 @@ class Interests:
                 for dialect, pattern, policy, (subscriber, _) in patterns_of(client, interest):
                     held = holders.setdefault(dialect, {}).setdefault((pattern, policy), [])
                     held.append(interners.subscribers[subscriber])
+            inner_multi = {dialect: allows_inner_multi(dialect, self.inner_multi) for dialect in holders}
             self._arrays = {
-                dialect: _PatternArrays(dialect, patterns, interners, inner_multi=_allows(dialect, self.inner_multi))
+                dialect: _PatternArrays(dialect, patterns, interners, inner_multi=inner_multi[dialect])
                 for dialect, patterns in holders.items()
             }
         return self._arrays
@@ -270,11 +281,12 @@ class DistinctEntries:
 def _index(indexes: dict[str, PatternTexts[T]], dialect: str, inner_multi: bool) -> PatternTexts[T]:  # noqa: FBT001 - as above
     """Return the index of a dialect, a new one for its first pattern."""
     if dialect not in indexes:
-        indexes[dialect] = PatternTexts(dialect, allow_inner_multi=_allows(dialect, inner_multi))
+        indexes[dialect] = PatternTexts(dialect, allow_inner_multi=allows_inner_multi(dialect, inner_multi))
     return indexes[dialect]
 
 
-def _allows(dialect: str, inner_multi: bool) -> bool:  # noqa: FBT001 - as above
+def allows_inner_multi(dialect: str, inner_multi: bool) -> bool:  # noqa: FBT001 - as above
+    """Return True if a dialect accepts multi-segment wildcards before the end of a pattern in this job."""
     return inner_multi and get_dialect(dialect).has_inner_multi
 
 

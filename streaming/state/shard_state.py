@@ -1,28 +1,154 @@
 """The state of one shard between micro-batches, with indexes over it."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from itertools import chain
-from typing import Self
+from itertools import chain, starmap
+from typing import Any, Self
 
 from streaming.records.subscribers import ClientKey, Matches
-from streaming.state.client import Interest
-from streaming.state.content import ShardGroups
+from streaming.state.client import Client, Interest, LastRequest, Subscription, is_absent
+from streaming.state.client_table import SettledClients, SettledInterests
 from streaming.state.counts import HeldCounts
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.frames import Accepted, Frame, GroupRows, covered_frame, former_interest, frame, pinned
-from streaming.state.group import Group
+from streaming.state.group import Group, GroupSelectors, Roster
 from streaming.state.indexes import (
     Alarms,
     CreationOrder,
     Deadlines,
+    Footprint,
+    Members,
     PatternTargets,
+    Quotas,
     TopicSpan,
 )
 from streaming.state.interests import Interests
-from streaming.state.policy import apply_policies
-from streaming.storage.packed import overlay
+from streaming.state.notes import ClientNotes, Repeated
+from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive
+from streaming.state.topic_table import StoredTopics, TopicTable
+from streaming.storage.packed import Packed, overlay
 from streaming.tuning import DEFAULT_TUNING, Tuning
+
+
+class ShardContent(Roster):
+    """Topics, groups and clients of one shard, without any index.
+
+    Attributes:
+        topics: in order of creation.
+        settled: clients in tables, if there are any.
+        notes: about clients that ended, or that a quota refused; the latest ones last.
+        repeated: parts of ends that were read and not yet applied, by client and number.
+        latest_order: highest number of a request on this shard.
+    """
+
+    groups: dict[str, Group]
+    selectors: dict[str, GroupSelectors]
+    clients: Packed[ClientKey, Client]
+
+    def __init__(self) -> None:
+        clients = Packed[ClientKey, Client](
+            ClientKey, is_absent, lambda fields: Client.of(*starmap(Subscription, fields))
+        )
+        super().__init__({}, {}, clients)
+        self.topics: StoredTopics = {}
+        self.settled: SettledClients | None = None
+        self.last_requests = Packed[ClientKey, LastRequest](
+            ClientKey, lambda key, _: key not in clients.present, lambda fields: LastRequest(*fields)
+        )
+        self.alarms: dict[int, bool] = {}
+        self.backfills: dict[ClientKey, Backfill] = {}
+        self.notes = dict[ClientKey, ClientNotes]()
+        self.repeated = dict[tuple[ClientKey, int], Repeated]()
+        self.latest_order = 0
+        self._footprint = Footprint()
+
+    def __bool__(self) -> bool:
+        return any(self._content)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShardContent):
+            return NotImplemented
+        return self._content == other._content and list(self.topics) == list(other.topics)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    @property
+    def _content(self) -> tuple[Any, ...]:
+        settings = self.groups, self.selectors, self.alarms
+        return self.topics, *settings, self.clients, self.last_requests, self.backfills, self.notes, self.repeated
+
+    def settle(self, topics: TopicTable, settled: SettledClients) -> None:
+        """Replace topics and clients by tables of them, or those of an empty state by any tables."""
+        self._footprint.settle(topics, settled.clients.recent)
+        self.topics, self.settled = topics, settled
+        self.clients.present = settled.clients
+        self.last_requests.present = settled.requests
+
+
+class ShardGroups(ShardContent):
+    """The content of one shard, with policies, quotas and members of groups, found when first needed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._restrictive: dict[str, GroupPolicy] | None = None
+        self._with_bitmap: dict[str, GroupPolicy] = {}
+        self._quotas = Quotas()
+        self._members = Members()
+        self._shares: dict[ClientKey, int | None] = {}
+
+    @property
+    def restrictive_policies(self) -> dict[str, GroupPolicy]:
+        """Policies of the groups in which a matching client may not receive a topic."""
+        if self._restrictive is None:
+            self._restrictive = {}
+            self._follow_policies({**self.groups, **self.selectors})
+        return self._restrictive
+
+    @property
+    def bitmap_policies(self) -> dict[str, GroupPolicy]:
+        """Policies of the groups that take part in the bitmaps of topics; a part of the restrictive policies."""
+        return self._with_bitmap if self.restrictive_policies else {}
+
+    def _follow_policies(self, names: Iterable[str]) -> None:
+        """Evaluate the policies of some groups again."""
+        for found, is_wanted in ((self._restrictive, is_restrictive), (self._with_bitmap, has_bitmap)):
+            if found is not None:
+                for name in names:
+                    policy = self.policy(name)
+                    if is_wanted(policy):
+                        found[name] = policy
+                    else:
+                        found.pop(name, None)
+
+    def lowest_share(self, share: Callable[[int], int | None]) -> int:
+        """Return the lowest number of topics that a quota in force allows on this shard.
+
+        Args:
+            share: returns the share of a quota on the shard; None for no limit.
+        """
+        return self._quotas.lowest_share(self.groups, share)
+
+    def clients_of(self, group: str) -> Collection[ClientKey]:
+        """Return the clients of a group that are in session."""
+        return self._members.of(group, self.clients.present)
+
+    def quota_share(self, key: ClientKey, share: Callable[[Group, Interest], int | None]) -> int | None:
+        """Return the share of a client's quota on this shard, as `share` computes it once for each client."""
+        if key not in self._shares:
+            self._shares[key] = share(self.group(key.group), self.interest(key))
+        return self._shares[key]
+
+    def _follow_members(self, delta: ShardDelta) -> None:
+        """Update members and quotas for a micro-batch that is not applied yet."""
+        if delta.clients:
+            self._members.apply(delta.clients)
+        if delta.groups:
+            self._quotas.apply(delta.groups, self.groups)
+
+    def _forget_shares(self, delta: ShardDelta) -> None:
+        members = map(self.clients_of, delta.groups if self._shares else ())
+        for key in chain(delta.clients, *members):
+            self._shares.pop(key, None)
 
 
 class ShardState(ShardGroups):
@@ -32,6 +158,8 @@ class ShardState(ShardGroups):
         inner_multi: `**` is allowed inside a pattern.
         new_interests: returns an empty index of interests with the settings of this shard.
         order: order of creation of the stored topics.
+        new_counts: returns counts of topics.
+        counts: those of `held`; None if topics are not counted, or no longer.
     """
 
     def __init__(self, *, inner_multi: bool = False, tuning: Tuning = DEFAULT_TUNING) -> None:
@@ -51,7 +179,8 @@ class ShardState(ShardGroups):
         self._rows: dict[str, GroupRows] = {}
         self._accepted: dict[str, Accepted] = {}
         self._by_group: dict[str, dict[ClientKey, Backfill]] | None = None
-        self._held: HeldCounts | None = None
+        self.new_counts = partial(HeldCounts, tuning.columnar_min_topics)
+        self.counts: HeldCounts | None = None
         self._interests: Interests | None = None
         self._alarm_times = Alarms()
 
@@ -79,9 +208,14 @@ class ShardState(ShardGroups):
             self._interests = self.new_interests_of(self.clients.present)
         return self._interests
 
-    def new_interests_of(self, keys: Iterable[ClientKey]) -> Interests:
-        """Return an index of the interests of some clients."""
-        found = self.new_interests()
+    def index(self, settled: SettledClients) -> None:
+        """Use the interests of settled clients in the index of all."""
+        others = (key for key in chain(settled.others, settled.clients.recent) if key not in settled.interests)
+        self._interests = self.new_interests_of(others, settled.interests)
+
+    def new_interests_of(self, keys: Iterable[ClientKey], settled: SettledInterests | None = None) -> Interests:
+        """Return an index of the interests of some clients, besides settled interests."""
+        found = self.new_interests(settled=settled)
         found.add_all((key, self.interest(key)) for key in keys)
         return found
 
@@ -193,19 +327,10 @@ class ShardState(ShardGroups):
     def held(self, key: ClientKey, share: Callable[[Group, Interest], int | None]) -> float:
         """Return the number of topics that a client may hold by all rules but its quota; infinity beyond its share."""
         share_of = partial(self.quota_share, share=share)
-        if self._held is None:
-            self._held = HeldCounts(self._tuning.columnar_min_topics)
-            self._held.count_all(self, self.clients.present, share_of)
-        return self._held.of(key, share_of(key), self)
-
-    @property
-    def held_counts(self) -> Mapping[ClientKey, int | None] | None:
-        """The counts of `held`, as `HeldCounts` has them; None if topics are not counted, or no longer."""
-        return None if self._held is None else self._held.counts
-
-    @held_counts.setter
-    def held_counts(self, counts: Mapping[ClientKey, int | None] | None) -> None:
-        self._held = None if counts is None else HeldCounts(self._tuning.columnar_min_topics, counts)
+        if self.counts is None:
+            self.counts = self.new_counts()
+            self.counts.count_all(self, self.clients.present, share_of)
+        return self.counts.of(key, share_of(key), self)
 
     def memory_bytes(self, text_bytes: int) -> int:
         """Return the estimated memory of the state with its indexes; both it and the size of its journal in bytes."""
@@ -214,13 +339,13 @@ class ShardState(ShardGroups):
             topics=self.topics,
             targets=self._targets,
             has_order=bool(self.backfills),
-            clients=len(self.clients.present),
+            clients=self.clients.present,
             interests=self._interests,
         )
 
     def apply(self, delta: ShardDelta) -> None:
         """Make the changes of a micro-batch, in the indexes that exist as well."""
-        self._footprint.follow(delta, self.topics, self.clients)
+        self._footprint.follow(delta, self.topics, self.clients.present)
         self._frames, self._rows, self._accepted, self._by_group = {}, {}, {}, None
         backfills = {key: self.backfills[key] for key in delta.backfills if key in self.backfills}
         self._apply_topics(delta)
@@ -238,11 +363,11 @@ class ShardState(ShardGroups):
         if self._restrictive is not None and (delta.groups or delta.selectors):
             self._follow_policies({**delta.groups, **delta.selectors})
         self._forget_shares(delta)
-        if self._held is not None:
-            self._held.update({**dict.fromkeys(delta.clients), **delta.held})
+        if self.counts is not None:
+            self.counts.update({**dict.fromkeys(delta.clients), **delta.held})
             for key, each in delta.backfills.items():
                 others = pinned(key.group, filter(None, (each, backfills.get(key))))
-                self._held.update(dict.fromkeys((*self.clients_of(key.group), *others)))
+                self.counts.update(dict.fromkeys((*self.clients_of(key.group), *others)))
         self.latest_order = max(self.latest_order, delta.latest_order or delta.latest_of_entries) if self else 0
         if self.order.questions or (delta.backfills and not self.backfills):
             self.order = CreationOrder()
@@ -259,20 +384,15 @@ class ShardState(ShardGroups):
         if self.backfills:
             self.order.apply(delta)
 
-    def complete_backfills(self) -> None:
-        """Treat the changes that several micro-batches carry out as carried out."""
-        if self.backfills:
-            self.apply(ShardDelta(backfills=dict.fromkeys(self.backfills)))
-
     def replay(self, delta: ShardDelta) -> None:
         """Make the changes of another worker, whose delta may lack the counts of `held`."""
-        if delta.held or self._held is None:
+        if delta.held or self.counts is None:
             self.apply(delta)
             return
-        self._held.count(list(delta.removed), -1, self)
+        self.counts.count(list(delta.removed), -1, self)
         self.apply(delta)
         if delta.groups or delta.selectors or any(self.policy(key.group).exclusive for key in delta.clients):
-            self._held = None
+            self.counts = None
             return
-        self._held.update(dict.fromkeys(delta.clients))
-        self._held.count(list(delta.added), 1, self)
+        self.counts.update(dict.fromkeys(delta.clients))
+        self.counts.count(list(delta.added), 1, self)

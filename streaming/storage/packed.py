@@ -36,7 +36,7 @@ class Packed(MutableMapping[K, V], Generic[K, V]):
     """
 
     def __init__(self, name: Callable[..., K], is_absent: Callable[[K, V], bool], unpack: Callable[[Any], V]) -> None:
-        self.present: dict[K, V] = {}
+        self.present: MutableMapping[K, V] = {}
         self._name = name
         self._is_absent = is_absent
         self._unpack = unpack
@@ -69,6 +69,10 @@ class Packed(MutableMapping[K, V], Generic[K, V]):
             return default if found is None else found
         fields = self._bucket(self._number(key)).get(key)
         return default if fields is None else self._unpack(fields)
+
+    def absent(self) -> Iterator[tuple[K, V]]:
+        """Yield the clients in no session with their values, in order of their names."""
+        yield from ((key, self._unpack(fields)) for key, fields in sorted(self._packed(), key=itemgetter(0)))
 
     def items(self) -> ItemsView[K, V]:
         """Return all clients with their values."""
@@ -144,8 +148,7 @@ class _Items(ItemsView[K, V]):
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
         yield from self._mapping.present.items()
-        packed = sorted(self._mapping._packed(), key=itemgetter(0))  # noqa: SLF001
-        yield from ((key, self._mapping._unpack(fields)) for key, fields in packed)  # noqa: SLF001
+        yield from self._mapping.absent()
 
 
 def _hash(key: tuple[str, ...]) -> int:

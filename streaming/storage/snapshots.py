@@ -26,8 +26,26 @@ _ABANDONED_SECONDS: Final = 3_600
 _KIND: Final = "shard 2"
 """Name and version of the content; a snapshot of another version is not used."""
 
-_TYPES: Final = {"texts": "|u1", "bounds": "<u4", "hashed": "<u8", "secret": "|u1", "others": "|u1"}
-"""Arrays of a table of topics (see `TopicTable`) and the others as MessagePack, with the types of their numbers."""
+_TYPES: Final = {
+    "secret": "|u1",
+    **{
+        f"{table}_{part}": number
+        for table in ("topic", "client", "entry")
+        for part, number in (("texts", "|u1"), ("bounds", "<u4"), ("hashed", "<u8"))
+    },
+    "values": "|u1",
+    "value_bounds": "<u4",
+    "holder_bounds": "<u4",
+    "holders": "<u4",
+    "block_clients": "<u4",
+    "block_orders": "<f8",
+    "block_kinds": "|u1",
+    "pattern_rows": "<u4",
+    "pattern_indexes": "|u1",
+    "others": "|u1",
+}
+"""Arrays of tables (see `TextTable`, `ClientTable`, `SettledInterests`), and all else as MessagePack, with the types of
+their numbers."""
 
 
 class Content(NamedTuple):

@@ -23,6 +23,7 @@ from streaming.printable import counted
 from streaming.records.model import Stream
 from streaming.records.op import Op
 from streaming.state import ShardState
+from streaming.state.delta import carried_out
 from streaming.storage.journal import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker.rows import STREAMS, InputRow
@@ -113,7 +114,7 @@ class JobView:
 
     def _after(self, key: Key, state: ShardState, rows: list[InputRow]) -> ShardState:
         self.rules.apply(state, key, rows)
-        state.complete_backfills()
+        state.apply(carried_out(state.backfills))
         return state
 
     def stored(self, message: Message) -> StoredInput:

@@ -15,6 +15,7 @@ from streaming.oracle import Effective
 from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from streaming.records.writing import update_key
+from streaming.state.delta import carried_out
 from streaming.tuning import Tuning
 from streaming.worker.quarantine import partition_of
 from streaming.worker.worker import Worker
@@ -38,7 +39,7 @@ def by_state(job: Simulation, *, completed: bool = False) -> set[bytes]:
         if key[0] != COORDINATOR:
             state = read_state(worker, key, data)
             if completed:
-                state.complete_backfills()
+                state.apply(carried_out(state.backfills))
             found |= {row for row, _, _ in rules(job.routing).held(key, state)}
     return found
 

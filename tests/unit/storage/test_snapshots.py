@@ -12,7 +12,7 @@ from streaming.state import ShardState
 from streaming.state.counts import HeldCounts
 from streaming.storage.archive import Folder, _KeyFolder
 from streaming.storage.journal import Journal, Position
-from streaming.storage.snapshots import Content, Snapshots
+from streaming.storage.snapshots import _TYPES, Content, Snapshots
 from streaming.tuning import Tuning
 from streaming.worker.rows import InputRow
 from streaming.worker.worker import Worker, WorkerConfig
@@ -20,12 +20,7 @@ from tests.support.events import created, deleted, quota, replace, wildcard
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, row, work
 
-ARRAYS = {
-    "texts": np.frombuffer(b"abc", np.uint8),
-    "bounds": np.array([0, 1, 3], "<u4"),
-    "hashed": np.array([5, 6], "<u8"),
-    "secret": np.frombuffer(b"0123456789abcdef", np.uint8),
-}
+ARRAYS = {name: np.arange(3).astype(number) for name, number in _TYPES.items() if name != "others"}
 CONTENT = Content(ARRAYS, [1, {"two": "three"}])
 
 
@@ -219,12 +214,12 @@ def test_workers_share_a_snapshot_and_keep_their_indexes(tmp_path: Path) -> None
     for worker in (one, other):
         job.create(worker, "topic__1", "topic__y")  # reads the snapshot
     known = job.files()
-    interests = shard_of(other).interests
+    targets = shard_of(other)._targets
     while job.files() == known:
         job.create(one, f"topic__{len(shard_of(one).topics)}")
     assert job.create(other, "topic__y", "topic__x") == ["topic__x"]
     assert one.states._mapped == other.states._mapped
-    assert shard_of(other).interests is interests
+    assert shard_of(other)._targets is targets
     assert job.create(one, "topic__x", "topic__z") == ["topic__z"]
     assert shard_of(one) == shard_of(job.read())
 

@@ -1,0 +1,245 @@
+"""The clients of a large shard, and their interests, in arrays that all workers of a machine share."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from sys import intern
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from matcher.batch import FlatPatterns
+from matcher.batch.segments import ranges
+from matcher.dialects import get_dialect
+from matcher.index.texts import Spelling
+from streaming.records.columns import Hits, Interners, compacted
+from streaming.records.subscribers import ClientKey, SubscriberKey
+from streaming.state.client import Client, LastRequest
+from streaming.state.settled import Arrays, Settled, TextTable
+
+V = TypeVar("V")
+
+Holder = tuple[SubscriberKey, float]
+"""Subscriber with an entry, and the order of the entry."""
+
+NAMES: Final = 0
+"""Kind of the entries that are names; patterns have the number of their dialect, from 1 on."""
+
+_UNPACKED: Final = 256  # values that are kept, since a micro-batch asks several times for each client
+_SUBSCRIBERS: Final = 4_096  # subscribers that are kept, since many topics have the same
+
+
+def text_of(key: ClientKey) -> str:
+    """Return the text of a client in a table."""
+    return f"{len(key.group)}:{key.group}{key.client_id}"
+
+
+def key_of(text: str) -> ClientKey:
+    """Return the client of a text in a table."""
+    size, _, names = text.partition(":")
+    return ClientKey(intern(names[: int(size)]), names[int(size) :])
+
+
+class ClientTable(Settled[ClientKey, V], Generic[V]):
+    """Values by client.
+
+    Args:
+        table: texts of the settled clients.
+        values: the values, one after the other.
+        bounds: start of each value, and the end of the last one.
+        unpack: returns a value, given its bytes.
+        gone: rows of clients without a value.
+    """
+
+    def __init__(
+        self,
+        table: TextTable,
+        values: memoryview,
+        bounds: memoryview,
+        unpack: Callable[[memoryview], V],
+        gone: Iterable[int] = (),
+    ) -> None:
+        super().__init__(table, gone)
+        self._values = values
+        self._bounds = bounds
+        self._unpack = unpack
+        self._unpacked: dict[int, V] = {}  # by row, those that were asked for lately
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of all values."""
+        return len(self._values)
+
+    _text = staticmethod(text_of)
+
+    @staticmethod
+    def _keys(texts: list[str]) -> list[ClientKey]:
+        return list(map(key_of, texts))
+
+    def _value(self, key: ClientKey, row: int) -> V:  # noqa: ARG002 - see Settled
+        if row not in self._unpacked:
+            if len(self._unpacked) == _UNPACKED:
+                self._unpacked.clear()
+            self._unpacked[row] = self._unpack(self._values[self._bounds[row] : self._bounds[row + 1]])
+        return self._unpacked[row]
+
+
+class Patterns(NamedTuple):
+    """Settled patterns of one dialect.
+
+    Attributes:
+        dialect: its name.
+        outlines: number of patterns by outline (see `Spelling`).
+        rows: rows of the entries, by number of the pattern.
+        form: binary form of their `FlatPatterns`.
+    """
+
+    dialect: str
+    outlines: Mapping[bytes, int]
+    rows: npt.NDArray[Any]
+    form: memoryview
+
+
+class SettledInterests:
+    """Interests of settled clients by entry.
+
+        holder_bounds   by entry: start of its holders, and the end of the last ones
+        holders         numbers of blocks, by entry
+        block_clients   by block: row of its client
+        block_orders    ... the order of its entries
+        block_kinds     ... the kind of its entries
+
+    A client whose interest has changed is no longer in force here.
+
+    Attributes:
+        has_names: True if some entries are names.
+
+    Args:
+        clients: texts of the clients.
+        entries: the entries.
+        arrays: as above.
+        patterns: by kind, from 1 on.
+        dropped: rows of clients that are not in force.
+    """
+
+    def __init__(
+        self,
+        clients: TextTable,
+        entries: TextTable,
+        arrays: Arrays,
+        patterns: Sequence[Patterns],
+        dropped: Sequence[int] = (),
+    ) -> None:
+        self._arrays = arrays
+        self._patterns = patterns
+        self._clients = clients
+        self._entries = entries
+        self._bounds, self._holders = arrays["holder_bounds"].data, arrays["holders"].data
+        self._owners, self._orders = arrays["block_clients"].data, arrays["block_orders"].data
+        self._kinds = arrays["block_kinds"].data
+        self.has_names = bool((arrays["block_kinds"] == NAMES).any())
+        self._in_force = np.zeros(len(clients), np.uint8)
+        self._in_force[arrays["block_clients"]] = 1
+        self._in_force[np.array(dropped, np.int64)] = 0
+        self._spellings: list[Spelling] = []
+        for each in patterns:
+            self._spellings.append(Spelling(get_dialect(each.dialect)))
+            self._spellings[-1].add(each.outlines)
+        self._subscribers: dict[int, SubscriberKey] = {}
+
+    def __contains__(self, client: object) -> bool:
+        row = self._clients.row(text_of(client))  # type: ignore[arg-type]
+        return row is not None and bool(self._in_force[row])
+
+    def drop(self, client: ClientKey) -> bool:
+        """Forget the interest of a client; return True if there was one."""
+        if client not in self:
+            return False
+        self._in_force[self._clients.row(text_of(client))] = 0
+        return True
+
+    def dropped(self) -> list[int]:
+        """Return the rows of the clients that had an interest here and are no longer in force."""
+        had = np.zeros(len(self._in_force), np.uint8)
+        had[self._arrays["block_clients"]] = 1
+        return np.flatnonzero(had > self._in_force).tolist()
+
+    def named(self, topic: str) -> list[Holder]:
+        """Return the holders of a name."""
+        return self._holders_of(topic, NAMES) if self.has_names else []
+
+    def match(self, topic: str) -> list[tuple[str, Holder]]:
+        """Return (pattern, holder) for each matching pattern."""
+        return [
+            (text, holder)
+            for kind, spelling in enumerate(self._spellings, 1)
+            for text in spelling.texts(topic)
+            for holder in self._holders_of(text, kind)
+        ]
+
+    def hits(self, topics: Sequence[str], interners: Interners, *, by_column: bool) -> Iterator[Hits]:
+        """Yield the answers of `match` for all topics, found one by one or by column, in columns."""
+        if not by_column:
+            yield Hits.of(
+                (row, interners.subscribers[subscriber], interners.texts[text])
+                for row, topic in enumerate(topics)
+                for text, (subscriber, _) in self.match(topic)
+            )
+            return
+        clients, kinds = self._arrays["block_clients"], self._arrays["block_kinds"]
+        for kind, each in enumerate(self._patterns, 1):
+            rows, numbers = FlatPatterns.from_bytes(each.form).match_batch(topics)
+            entries = each.rows[numbers]
+            bounds = self._arrays["holder_bounds"]
+            owners, places = ranges(bounds[entries].astype(np.int64), bounds[entries + 1].astype(np.int64))
+            blocks = self._arrays["holders"][places]
+            kept = (kinds[blocks] == kind) & self._in_force[clients[blocks]].astype(bool)
+            owners, blocks = owners[kept], blocks[kept]
+            yield Hits(
+                rows[owners],
+                _numbers(clients[blocks], lambda row: interners.subscribers[self._subscriber(row)]),
+                _numbers(entries[owners], lambda row: interners.texts[self._entries[row]]),
+            )
+
+    def _holders_of(self, text: str, kind: int) -> list[Holder]:
+        row = self._entries.row(text)
+        found: list[Holder] = []
+        for block in self._holders[self._bounds[row] : self._bounds[row + 1]] if row is not None else ():
+            client = self._owners[block]
+            if self._kinds[block] == kind and self._in_force[client]:
+                order: float = self._orders[block]
+                found.append((self._subscriber(client), int(order) if order.is_integer() else order))
+        return found
+
+    def _subscriber(self, client: int) -> SubscriberKey:
+        found = self._subscribers.get(client)
+        if found is None:
+            if len(self._subscribers) == _SUBSCRIBERS:
+                self._subscribers.clear()
+            found = self._subscribers[client] = SubscriberKey(*key_of(self._clients[client]))
+        return found
+
+
+def _numbers(rows: npt.NDArray[Any], number: Callable[[int], int]) -> npt.NDArray[Any]:
+    """Return the numbers of rows, each different row numbered once."""
+    different, places = compacted(rows)
+    return np.array(list(map(number, different.tolist())), np.int64)[places]
+
+
+class SettledClients(NamedTuple):
+    """Clients of a shard in tables.
+
+    Attributes:
+        clients: subscriptions by client.
+        requests: last requests by client.
+        interests: interests of most clients.
+        others: settled clients whose interests are not among these.
+        arrays: arrays of all of these.
+        fixed: what else a snapshot has about them, as long as they do not change.
+    """
+
+    clients: ClientTable[Client]
+    requests: ClientTable[LastRequest]
+    interests: SettledInterests
+    others: Sequence[ClientKey]
+    arrays: Arrays
+    fixed: tuple[Any, ...]

@@ -1,0 +1,257 @@
+"""Settled: mappings whose settled items are in arrays that all workers of a machine share."""
+
+import os
+from abc import abstractmethod
+from bisect import bisect_left
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from hashlib import blake2b
+from itertools import chain, compress, islice, pairwise
+from typing import Any, Final, Generic, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_ROW_BITS: Final = 28
+_ROW: Final = (1 << _ROW_BITS) - 1
+_MAX_TEXT_BYTES: Final = (1 << 32) - 1
+_SECRET_BYTES: Final = 16
+_ROWS_AT_ONCE: Final = 4_096
+_FOUND: Final = 1_024  # texts of a micro-batch that is not in columns
+
+
+class TextTable:
+    """Different texts by row, in arrays that take 12 bytes per text besides the text.
+
+    They are never decoded as a whole: a look-up of a text takes 2 us, instead of 0.1 us in a dict.
+
+        texts   the texts in UTF-8, one after the other
+        bounds  start of each text, and the end of the last one
+        hashed  36 bits of the keyed hash of a text, then 28 bits of its row; sorted
+        secret  key of the hashes, so that a producer cannot choose texts with equal hashes
+
+    Args:
+        arrays: those of `replaced`.
+    """
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._texts, self._bounds, self._hashed = (arrays[name].data for name in ("texts", "bounds", "hashed"))
+        self._secret = arrays["secret"].tobytes()
+        self._found: dict[str, int | None] = {}  # rows of texts that were asked for lately
+
+    @classmethod
+    def empty(cls, secret: bytes | None = None) -> Self:
+        """Return a table without texts; its secret is random unless given."""
+        arrays = {
+            "texts": np.zeros(0, np.uint8),
+            "bounds": np.zeros(1, "<u4"),
+            "hashed": np.zeros(0, "<u8"),
+            "secret": np.frombuffer(secret or os.urandom(_SECRET_BYTES), np.uint8),
+        }
+        return cls(arrays)
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of all texts."""
+        return len(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __getitem__(self, row: int) -> str:
+        return bytes(self._texts[self._bounds[row] : self._bounds[row + 1]]).decode("utf-8", "surrogatepass")
+
+    def blocks(self, first: int = 0) -> Iterator[tuple[int, list[str]]]:
+        """Yield some rows at a time: the number of the first one, and the texts."""
+        for start in range(first, len(self), _ROWS_AT_ONCE):
+            yield start, self._block(start)
+
+    def reversed_blocks(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the blocks of `blocks`, the last one first."""
+        for start in reversed(range(0, len(self), _ROWS_AT_ONCE)):
+            yield start, self._block(start)
+
+    def _block(self, first: int) -> list[str]:
+        bounds = self._bounds[first : first + _ROWS_AT_ONCE + 1].tolist()
+        data, offset = bytes(self._texts[bounds[0] : bounds[-1]]), bounds[0]
+        if data.isascii():
+            text = data.decode("ascii")
+            return [text[start - offset : end - offset] for start, end in pairwise(bounds)]
+        pieces = (data[start - offset : end - offset] for start, end in pairwise(bounds))
+        return [piece.decode("utf-8", "surrogatepass") for piece in pieces]
+
+    def row(self, text: str) -> int | None:
+        """Return the row of a text; None if there is none. A micro-batch asks several times for each text."""
+        if text not in self._found:
+            if len(self._found) == _FOUND:
+                self._found.clear()
+            self._found[text] = self._find(text)
+        return self._found[text]
+
+    def _find(self, text: str) -> int | None:
+        data = text.encode("utf-8", "surrogatepass")
+        wanted = _hash(data, self._secret)
+        place = bisect_left(self._hashed, wanted)
+        while place < len(self._hashed) and self._hashed[place] ^ wanted <= _ROW:
+            row = self._hashed[place] & _ROW
+            if self._texts[self._bounds[row] : self._bounds[row + 1]] == data:
+                return row
+            place += 1
+        return None
+
+    def candidates(self, texts: Collection[str]) -> Iterator[str]:
+        """Return those of some texts that may have a row; for many this takes half the time of as many look-ups."""
+        hashes = [_hash(text.encode("utf-8", "surrogatepass"), self._secret) for text in texts]
+        wanted, hashed = np.array(hashes, np.uint64), self._arrays["hashed"]
+        if not len(hashed):
+            return iter(())
+        places = np.searchsorted(hashed, wanted).clip(max=len(hashed) - 1)
+        return compress(texts, hashed[places] ^ wanted <= _ROW)
+
+    def replaced(self, gone: Collection[int], added: Iterable[str]) -> Arrays | None:
+        """Return the arrays without some rows, with other texts behind the rest; None if they are too many."""
+        kept = np.ones(len(self), bool)
+        kept[list(gone)] = False
+        lengths = np.diff(self._arrays["bounds"]).astype(np.int64)
+        texts, hashed = self._arrays["texts"], self._arrays["hashed"]
+        if gone:
+            texts = texts[np.repeat(kept, lengths)]
+            rows = (hashed & np.uint64(_ROW)).astype(np.int64)
+            places = (np.cumsum(kept) - 1).astype(np.uint64)
+            hashed = (hashed >> np.uint64(_ROW_BITS) << np.uint64(_ROW_BITS) | places[rows])[kept[rows]]
+            lengths = lengths[kept]
+        data = [text.encode("utf-8", "surrogatepass") for text in added]
+        bounds = np.cumsum(np.concatenate(([0], lengths, np.fromiter(map(len, data), np.int64, len(data)))))
+        if len(bounds) > _ROW or bounds[-1] > _MAX_TEXT_BYTES:
+            return None
+        entries = [_hash(text, self._secret) | row for row, text in enumerate(data, len(lengths))]
+        return {
+            "texts": np.concatenate((texts, np.frombuffer(b"".join(data), np.uint8))),
+            "bounds": bounds.astype("<u4"),
+            "hashed": np.sort(np.concatenate((hashed, np.array(entries, np.uint64)))).astype("<u8", copy=False),
+            "secret": self._arrays["secret"],
+        }
+
+
+def _hash(text: bytes, secret: bytes) -> int:
+    """Return the hash of a text, in the upper bits of 64."""
+    return int.from_bytes(blake2b(text, digest_size=8, key=secret).digest()) & ~_ROW
+
+
+class _SettledItems(ItemsView[K, V]):
+    _mapping: "Settled[K, V]"
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        mapping = self._mapping
+        yield from mapping.settled_items()
+        yield from mapping.recent.items()
+
+
+class Settled(MutableMapping[K, V], Generic[K, V]):
+    """Mapping in order of addition: settled items in arrays, with recent changes beside them.
+
+    Attributes:
+        table: texts of the settled keys.
+        recent: items that are not settled.
+        gone: rows of the table without an item.
+
+    Args:
+        table, gone: as above.
+    """
+
+    def __init__(self, table: TextTable, gone: Iterable[int] = ()) -> None:
+        self.table = table
+        self.recent: dict[K, V] = {}
+        self.gone = set(gone)
+
+    @staticmethod
+    @abstractmethod
+    def _text(key: K) -> str:
+        """Return the text of a key."""
+
+    @staticmethod
+    @abstractmethod
+    def _keys(texts: list[str]) -> Sequence[K]:
+        """Return the keys of texts."""
+
+    @abstractmethod
+    def _value(self, key: K, row: int) -> V:
+        """Return the value of a settled key."""
+
+    def items(self) -> ItemsView[K, V]:
+        """Return all items."""
+        return _SettledItems(self)
+
+    def settled_items(self) -> Iterator[tuple[K, V]]:
+        """Yield the settled items."""
+        for first, texts in self.table.blocks():
+            for row, key in enumerate(self._keys(texts), first):
+                if row not in self.gone:
+                    yield key, self._value(key, row)
+
+    def __len__(self) -> int:
+        return len(self.table) - len(self.gone) + len(self.recent)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.recent or self._row(key) is not None  # type: ignore[arg-type]
+
+    def __getitem__(self, key: K) -> V:
+        found = self.recent.get(key)
+        if found is None:
+            row = self._row(key)
+            if row is None:
+                raise KeyError(key)
+            found = self._value(key, row)
+        return found
+
+    def __setitem__(self, key: K, value: V) -> None:
+        row = self._row(key)
+        if row is not None:
+            self._forget(key, row)
+        self.recent[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        if key in self.recent:
+            del self.recent[key]
+            return
+        row = self._row(key)
+        if row is None:
+            raise KeyError(key)
+        self._forget(key, row)
+
+    def _forget(self, key: K, row: int) -> None:  # noqa: ARG002 - for subclasses
+        self.gone.add(row)
+
+    def _row(self, key: K) -> int | None:
+        """Return the row of a settled key; None if it is gone, or was never there."""
+        row = self.table.row(self._text(key))
+        return None if row in self.gone else row
+
+    def __iter__(self) -> Iterator[K]:
+        return self.since(0)
+
+    def since(self, place: int) -> Iterator[K]:
+        """Return an iterator over the keys from a place in the order of addition."""
+        row = place
+        for gone in sorted(self.gone):
+            if gone > row:
+                break
+            row += 1
+        settled = (self._kept(first, texts) for first, texts in self.table.blocks(row))
+        return chain(chain.from_iterable(settled), islice(self.recent, max(0, row - len(self.table)), None))
+
+    def __reversed__(self) -> Iterator[K]:
+        yield from reversed(self.recent)
+        for first, texts in self.table.reversed_blocks():
+            yield from reversed(self._kept(first, texts))
+
+    def _kept(self, first: int, texts: list[str]) -> Sequence[K]:
+        """Return the keys of a block that are not gone."""
+        if self.gone:
+            texts = [text for row, text in enumerate(texts, first) if row not in self.gone]
+        return self._keys(texts)

@@ -1,0 +1,149 @@
+"""A state whose topics and clients are in arrays is the state that it was, and has the same interests."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.records.model import BIND_TOPIC, LITE, NO_METADATA, WILDCARD, Notation
+from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
+from streaming.state import Group, ShardDelta, ShardState, restore, settle, snapshot_content
+from streaming.state.blocks import Block
+from streaming.state.client import ABSENT, Client, LastRequest, Subscription
+from streaming.state.codec import state_fields
+from streaming.storage.snapshots import Content
+from streaming.tuning import Tuning
+from tests.support.events import MQTT, NATS, WAMP
+
+TOPICS = ["a", "b", "a__b", "b__a", "a__b__c", "a/b", "a.b", "a*.b", "", "*"]
+ENTRIES: dict[Notation, list[str]] = {
+    LITE: ["a", "*", "**", "a__*", "*__b", "a__**", "a__b__c", "a__*__**", "a__**__c", "**__b"],
+    MQTT: ["a", "#", "a/+", "$share/s/#", "+"],
+    NATS: ["a.*", "*.b", ">", "a*.b", "*"],
+    WAMP: ["a", "a.b", "b"],
+    Notation("wamp", "prefix"): ["a", "a.", "b."],
+    Notation("wamp"): ["a", ".b", "a."],
+}
+GROUPS = {
+    "literal": Group({BIND_TOPIC: "p"}, 0, 0),
+    "wildcard": Group({BIND_TOPIC: "p", WILDCARD: ""}, 0, 0),
+    "elsewhere": Group({BIND_TOPIC: "q", WILDCARD: ""}, 0, 0, bound_to="q"),
+}
+
+
+def subscription(random: Random) -> Subscription:
+    blocks = []
+    for order in range(random.randrange(3)):
+        notation = random.choice(list(ENTRIES))
+        entries = random.sample(ENTRIES[notation], random.randrange(1, 4))
+        blocks.append(Block(order + random.choice([0, 0.5]), 0, order, notation, tuple(entries)))
+    return Subscription(True, random.choice([None, 7]), tuple(blocks), random.choice([None, None, None, 3]))
+
+
+def change(random: Random, state: ShardState) -> ShardDelta:
+    """Return random changes of a few clients, groups and topics."""
+    names = random.choices(TOPICS, k=3)
+    delta = ShardDelta(
+        {name: None for name in names if name in state.topics},
+        {name: NO_METADATA for name in names if name not in state.topics},
+        {f"g{random.randrange(3)}": random.choice([*GROUPS.values(), None]) for _ in range(random.randrange(2))},
+    )
+    for number in random.sample(range(12), random.randrange(3)):
+        key = ClientKey(f"g{number % 3}", f"c{number}")
+        one = subscription(random)
+        again = Client(*(each._replace(version=random.randrange(9)) for each in state.client(key)))
+        new = Client(one, one), Client(one, subscription(random)), Client(ABSENT, ABSENT)
+        delta.clients[key] = client = random.choice([*new, again, None])
+        if client is None or random.random() < 0.8:
+            delta.last_requests[key] = LastRequest(0, number, 1, 2) if client and random.random() < 0.8 else None
+    return delta
+
+
+def read(content: Content | None) -> Content:
+    """Return content as it comes from a file."""
+    assert content is not None
+    return Content(content.arrays, msgpack.unpackb(msgpack.packb(content.others), use_list=False))
+
+
+def assert_same(found: ShardState, wanted: ShardState, topics: Sequence[str] = TOPICS) -> None:
+    assert found == wanted
+    assert sorted(found.clients) == sorted(wanted.clients)
+    assert len(found.clients) == len(wanted.clients)
+    assert len(found.last_requests) == len(wanted.last_requests)
+    assert whole(found) == whole(wanted)
+    plain = wanted.new_interests_of(wanted.clients.present)
+    for topic in topics:
+        assert normal(found.interests.match(topic)) == normal(plain.match(topic))
+        assert sorted(found.interests.hits(topic)) == sorted(plain.hits(topic))
+        assert found.interests.orders(topic) == plain.orders(topic)
+    assert [*map(normal, found.interests.match_all(topics))] == [normal(plain.match(topic)) for topic in topics]
+    pairs, others = found.interests.pairs(topics), plain.pairs(topics)
+    assert pairs.topics_by_client() == others.topics_by_client()
+
+
+def test_settled_clients_take_no_memory_of_the_worker() -> None:
+    """Of two thousand clients, those that change are counted again."""
+    plain, found = ShardState(), ShardState()
+    one = Subscription(True, 1, (Block(1, 0, 1, LITE, tuple(f"{'x' * 30}{number}" for number in range(10))),))
+    clients = {ClientKey("g", f"{number}"): Client(one, one) for number in range(2_000)}
+    for state in (plain, found):
+        state.apply(ShardDelta({}, {"a": NO_METADATA}, {"g": GROUPS["wildcard"]}, {**clients}))
+    content = snapshot_content(found)
+    settle(found, read(content))
+    assert found.memory_bytes(600_000) < plain.memory_bytes(600_000) / 5
+    former, changed = found.memory_bytes(600_000), [*clients][:400]
+    found.apply(ShardDelta(clients=dict.fromkeys(changed, Client(one, ABSENT))))
+    added = found.memory_bytes(600_000) - former
+    assert added > plain.memory_bytes(0) / 10
+    settle(found, read(snapshot_content(found)))
+    assert found.settled is not None
+    assert len(found.settled.clients.recent) == len(changed)
+    assert found.memory_bytes(600_000) == former + added
+    found.apply(ShardDelta(clients=dict.fromkeys([*clients][400:800], Client(one, ABSENT))))
+    settle(found, read(snapshot_content(found)))
+    assert not found.settled.clients.recent
+    assert found.memory_bytes(600_000) <= former
+
+
+def whole(state: ShardState) -> list[Any]:
+    """Return the clients of a state and their requests as a journal has them, whatever their order in the state."""
+    return state_fields(state, {}, state.clients.items(), state.last_requests.items())[3:5]
+
+
+def normal(matches: Matches) -> dict[SubscriberKey, set[str]]:
+    return {subscriber: set(texts) for subscriber, texts in matches.items()}
+
+
+@pytest.mark.parametrize(("array_min_topics", "forms"), [(1, 16), (100, 16), (1, 2)])
+@given(seed=st.integers(0, 10_000), length=st.integers(1, 25))
+def test_any_state_and_its_interests_stay_as_they_are(
+    array_min_topics: int, forms: int, seed: int, length: int
+) -> None:
+    """Whether it is settled again and again, or read from a snapshot, with many or few changes in between."""
+    random = Random(seed)
+    new = partial(ShardState, inner_multi=True, tuning=Tuning(array_min_topics=array_min_topics, array_build_topics=0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("matcher.index.texts.MAX_FORMS", forms)
+        run(random, new, length)
+
+
+def run(random: Random, new: Callable[[], ShardState], length: int) -> None:
+    wanted, found = new(), new()
+    for _ in range(length):
+        delta = change(random, wanted)
+        wanted.apply(delta)
+        found.apply(delta)
+        assert_same(found, wanted)
+        match random.randrange(3):
+            case 0:
+                settle(found, read(snapshot_content(found)))
+            case 1:
+                content = read(snapshot_content(found))
+                found = new()
+                restore(found, content)
+        assert_same(found, wanted)
