@@ -31,11 +31,15 @@ class StreamsOnS3(Streams):
 def test_a_checkpoint_on_s3_outlives_its_drivers(
     broker: SharedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed twice, once with a micro-batch to repeat, then taken over by a driver that stood by; then compared."""
-    before, records = large_state("p"), history(Random(22), 900, Profile(dialects=True))
-    third = len(records) // 3
+    """Killed twice, once with a micro-batch to repeat, then taken over by a driver that stood by; then compared.
+
+    The workers share snapshots of the large state on this machine.
+    """
+    before, records = large_state("p", 12_000), history(Random(22), 900, Profile(dialects=True))
+    third, here = len(records) // 3, tmp_path / "here"
+    here.mkdir()
     with s3_server(tmp_path) as server, monkeypatch.context() as patch:
-        for name, value in server.variables.items():
+        for name, value in {**server.variables, "TMPDIR": str(here)}.items():
             patch.setenv(name, value)
         streams = StreamsOnS3(broker.bootstrap_servers, server.folder / "checkpoint").create()
         feed, log = streams.producer(), tmp_path / "job.log"
@@ -53,5 +57,6 @@ def test_a_checkpoint_on_s3_outlives_its_drivers(
             feed.send_slowly(records[2 * third :])
             streams.becomes(expected([[*before, *records]]).relation())
         assert any(path.is_file() for path in (streams.checkpoint / "parts").rglob("*")), "the state has no parts"
+        assert list(here.rglob("snapshot-*"))
         streams.assert_repeated_updates_are_equal()
         assert_verified(streams)

@@ -90,10 +90,15 @@ class Parents(Keys):
     """Parents with patterns, of which two match a topic."""
 
     def __init__(
-        self, keys: int, columnar_min_topics: float, patterns: int = 100, archives: Archives | None = None
+        self,
+        keys: int,
+        columnar_min_topics: float,
+        patterns: int = 100,
+        archives: Archives | None = None,
+        quota: int = -1,
     ) -> None:
         super().__init__(Tuning(columnar_min_topics=columnar_min_topics), archives)
-        self._workload = Workload(parents=keys, patterns=patterns, quota=-1)
+        self._workload = Workload(parents=keys, patterns=patterns, quota=quota)
         for event in self._workload.group_events():
             self.visit({(event["attributes"][BIND_TOPIC], 0): [self.row(GROUPS, event)]})
         for request in self._workload.requests():
@@ -140,11 +145,12 @@ def cold() -> None:
         cold,
         topics=(3_000, "of the shard"),
         patterns=(20_000, "of the shard, five per client"),
+        quota=(-1, "topics that a client may hold; -1 for any number"),
         rounds=(7, "starts"),
     )
     figures: dict[str, list[float]] = {"first ms": [], "next ms": []}
     with TemporaryDirectory(prefix="reexpand-cold-") as folder:
-        shard = Parents(1, Tuning().columnar_min_topics, options.patterns, Folder(folder))
+        shard = Parents(1, Tuning().columnar_min_topics, options.patterns, Folder(folder), options.quota)
         for start in range(0, options.topics, 20_000):
             shard.create(min(20_000, options.topics - start))
         for _ in range(options.rounds):
