@@ -63,6 +63,7 @@ CASES = [
     Case(1_000_000, 10_000),
     Case(100_000, 100_000),
     Case(1_000_000, 10_000, shards=16),
+    Case(10_000_000, 100_000, shards=64),
     Case(100_000, 100, parents=64),
     Case(100_000, 100, parents=1_000),
     replace(SMALL, batch=1),
