@@ -190,6 +190,7 @@ class ShardView(Roster):
         self.groups = Layered(overlay.groups, state.groups)
         self.selectors = Layered(overlay.selectors, state.selectors)
         self.clients = Layered(overlay.clients, state.clients)
+        self.settled, self.changed = state.settled, overlay.clients
         self.state = state
         self.shard = shard
         self._overlay = overlay

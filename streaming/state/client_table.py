@@ -1,6 +1,8 @@
 """The clients of a large shard, and their interests, in arrays that all workers of a machine share."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from struct import Struct
 from sys import intern
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -13,7 +15,7 @@ from matcher.dialects import get_dialect
 from matcher.index.texts import Spelling
 from streaming.records.columns import Hits, Interners, compacted
 from streaming.records.subscribers import ClientKey, SubscriberKey
-from streaming.state.client import Client, LastRequest
+from streaming.state.client import Client, LastRequest, Mode
 from streaming.state.settled import Arrays, Settled, TextTable
 
 V = TypeVar("V")
@@ -24,8 +26,7 @@ Holder = tuple[SubscriberKey, float]
 NAMES: Final = 0
 """Kind of the entries that are names; patterns have the number of their dialect, from 1 on."""
 
-_UNPACKED: Final = 256  # values that are kept, since a micro-batch asks several times for each client
-_SUBSCRIBERS: Final = 4_096  # subscribers that are kept, since many topics have the same
+_SUBSCRIBERS: Final = 1_024  # subscribers that are kept, since many topics have the same
 
 
 def text_of(key: ClientKey) -> str:
@@ -62,7 +63,6 @@ class ClientTable(Settled[ClientKey, V], Generic[V]):
         self._values = values
         self._bounds = bounds
         self._unpack = unpack
-        self._unpacked: dict[int, V] = {}  # by row, those that were asked for lately
 
     @property
     def value_bytes(self) -> int:
@@ -76,11 +76,15 @@ class ClientTable(Settled[ClientKey, V], Generic[V]):
         return list(map(key_of, texts))
 
     def _value(self, key: ClientKey, row: int) -> V:  # noqa: ARG002 - see Settled
-        if row not in self._unpacked:
-            if len(self._unpacked) == _UNPACKED:
-                self._unpacked.clear()
-            self._unpacked[row] = self._unpack(self._values[self._bounds[row] : self._bounds[row + 1]])
-        return self._unpacked[row]
+        return self._unpack(self._at(row))
+
+    def packed(self, key: ClientKey) -> memoryview | None:
+        """Return the bytes of a value; None if it is not settled."""
+        row = self._row(key)
+        return None if row is None else self._at(row)
+
+    def _at(self, row: int) -> memoryview:
+        return self._values[self._bounds[row] : self._bounds[row + 1]]
 
 
 class Patterns(NamedTuple):
@@ -223,6 +227,28 @@ def _numbers(rows: npt.NDArray[Any], number: Callable[[int], int]) -> npt.NDArra
     """Return the numbers of rows, each different row numbered once."""
     different, places = compacted(rows)
     return np.array(list(map(number, different.tolist())), np.int64)[places]
+
+
+_VERSIONS: Final = Struct("<?q?q")
+"""Versions of both subscriptions, each after False for None, at the beginning of a client's value."""
+
+
+def with_versions(client: Client, rest: bytes) -> bytes:
+    """Return a value that begins with the versions of a client."""
+    versions = [(each is not None, each or 0) for each in (client.literal.version, client.wildcard.version)]
+    return _VERSIONS.pack(*chain.from_iterable(versions)) + rest
+
+
+def version_of(value: memoryview, mode: Mode) -> int | None:
+    """Return the version of a client under a mode, given its value, which is not decoded."""
+    has_literal, literal, has_wildcard, wildcard = _VERSIONS.unpack_from(value)
+    known, version = (has_wildcard, wildcard) if mode is Mode.WILDCARD else (has_literal, literal)
+    return version if known else None
+
+
+def without_versions(value: memoryview) -> memoryview:
+    """Return what follows the versions."""
+    return value[_VERSIONS.size :]
 
 
 class SettledClients(NamedTuple):

@@ -1,6 +1,6 @@
 """Groups and clients of a shard at one moment, the policies of groups, and the place and settings of the shard."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -23,6 +23,7 @@ from streaming.records.routing import Routing
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Cause
 from streaming.state.client import NOTHING, Client, Interest, Mode, RequestRules, literal_problem
+from streaming.state.client_table import SettledClients, version_of
 from streaming.state.interests import pattern_of
 from streaming.state.policy import GroupPolicy
 
@@ -206,7 +207,12 @@ class Roster:
         groups: attributes by name; None for a group without.
         selectors: selectors by group.
         clients: subscriptions by client.
+        settled: clients in tables, if there are any.
+        changed: clients that differ from these.
     """
+
+    settled: SettledClients | None = None
+    changed: Container[ClientKey] = ()
 
     def __init__(
         self,
@@ -246,8 +252,13 @@ class Roster:
 
     def version(self, key: ClientKey) -> int | None:
         """Return the version of a client's last applied request."""
+        mode = self.mode(key.group)
+        if self.settled is not None and key not in self.changed:
+            value = self.settled.clients.packed(key)
+            if value is not None:  # decoding a client takes as long as it has entries
+                return version_of(value, mode)
         client = self.client(key)
-        return (client.wildcard if self.mode(key.group) is Mode.WILDCARD else client.literal).version
+        return (client.wildcard if mode is Mode.WILDCARD else client.literal).version
 
 
 class Layered(NamedTuple, Generic[K, V]):

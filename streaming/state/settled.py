@@ -22,6 +22,7 @@ _MAX_TEXT_BYTES: Final = (1 << 32) - 1
 _SECRET_BYTES: Final = 16
 _ROWS_AT_ONCE: Final = 4_096
 _FOUND: Final = 1_024  # texts of a micro-batch that is not in columns
+_LONG: Final = 256  # characters of a text that is looked up each time, as it takes memory
 
 
 class TextTable:
@@ -87,6 +88,8 @@ class TextTable:
 
     def row(self, text: str) -> int | None:
         """Return the row of a text; None if there is none. A micro-batch asks several times for each text."""
+        if len(text) > _LONG:
+            return self._find(text)
         if text not in self._found:
             if len(self._found) == _FOUND:
                 self._found.clear()

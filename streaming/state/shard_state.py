@@ -35,7 +35,6 @@ class ShardContent(Roster):
 
     Attributes:
         topics: in order of creation.
-        settled: clients in tables, if there are any.
         notes: about clients that ended, or that a quota refused; the latest ones last.
         repeated: parts of ends that were read and not yet applied, by client and number.
         latest_order: highest number of a request on this shard.
@@ -51,7 +50,6 @@ class ShardContent(Roster):
         )
         super().__init__({}, {}, clients)
         self.topics: StoredTopics = {}
-        self.settled: SettledClients | None = None
         self.last_requests = Packed[ClientKey, LastRequest](
             ClientKey, lambda key, _: key not in clients.present, lambda fields: LastRequest(*fields)
         )

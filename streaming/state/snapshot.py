@@ -28,6 +28,8 @@ from streaming.state.client_table import (
     SettledInterests,
     key_of,
     text_of,
+    with_versions,
+    without_versions,
 )
 from streaming.state.codec import client_fields, client_of, replay, state_fields, topic_fields, topics_of
 from streaming.state.group import interest_of
@@ -135,7 +137,8 @@ def _columns(state: ShardState, secret: bytes) -> _Clients | None:
     values, without_request, held = list[bytes](), list[int](), dict[int, list[_HeldEntries]]()
     for row, (key, client) in enumerate(present.items()):
         request, interest = requests.pop(key, None), interest_of(state.group(key.group), client)
-        values.append(msgpack.packb((*map(entries.numbered, client_fields(client)), request)))
+        value = msgpack.packb((*map(entries.numbered, client_fields(client)), request))
+        values.append(with_versions(client, value))
         if request is None:
             without_request.append(row)
         held[row] = _held(key, interest)
@@ -290,7 +293,7 @@ def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
 
 
 def _client(entries: TextTable, data: memoryview) -> Client:
-    literal, wildcard, _ = msgpack.unpackb(data, use_list=False)
+    literal, wildcard, _ = msgpack.unpackb(without_versions(data), use_list=False)
     return client_of(_with_texts(literal, entries), wildcard and _with_texts(wildcard, entries))
 
 
@@ -301,5 +304,5 @@ def _with_texts(subscription: Any, entries: TextTable) -> Any:
 
 
 def _last_request(data: memoryview) -> LastRequest:
-    _, _, request = msgpack.unpackb(data, use_list=False)
+    _, _, request = msgpack.unpackb(without_versions(data), use_list=False)
     return LastRequest(*request)

@@ -76,6 +76,7 @@ def assert_same(found: ShardState, wanted: ShardState, topics: Sequence[str] = T
     assert len(found.clients) == len(wanted.clients)
     assert len(found.last_requests) == len(wanted.last_requests)
     assert whole(found) == whole(wanted)
+    assert {key: found.version(key) for key in found.clients} == {key: wanted.version(key) for key in wanted.clients}
     plain = wanted.new_interests_of(wanted.clients.present)
     for topic in topics:
         assert normal(found.interests.match(topic)) == normal(plain.match(topic))
