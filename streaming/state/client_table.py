@@ -26,8 +26,6 @@ Holder = tuple[SubscriberKey, float]
 NAMES: Final = 0
 """Kind of the entries that are names; patterns have the number of their dialect, from 1 on."""
 
-_SUBSCRIBERS: Final = 1_024  # subscribers that are kept, since many topics have the same
-
 
 def text_of(key: ClientKey) -> str:
     """Return the text of a client in a table."""
@@ -148,7 +146,7 @@ class SettledInterests:
         for each in patterns:
             self._spellings.append(Spelling(get_dialect(each.dialect)))
             self._spellings[-1].add(each.outlines)
-        self._subscribers: dict[int, SubscriberKey] = {}
+        self._subscribers: dict[int, SubscriberKey] = {}  # by row, those that were asked for
 
     def __contains__(self, client: object) -> bool:
         row = self._clients.row(text_of(client))  # type: ignore[arg-type]
@@ -217,8 +215,6 @@ class SettledInterests:
     def _subscriber(self, client: int) -> SubscriberKey:
         found = self._subscribers.get(client)
         if found is None:
-            if len(self._subscribers) == _SUBSCRIBERS:
-                self._subscribers.clear()
             found = self._subscribers[client] = SubscriberKey(*key_of(self._clients[client]))
         return found
 

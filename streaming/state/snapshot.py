@@ -15,6 +15,7 @@ import msgpack
 import numpy as np
 
 from matcher.batch import FlatPatterns
+from matcher.batch.segments import MAX_POSITIONS
 from matcher.dialects import get_dialect
 from matcher.index.texts import Spelling
 from streaming.records.model import NO_METADATA
@@ -207,7 +208,10 @@ def _held(key: ClientKey, interest: Interest) -> list[_HeldEntries]:
 
 
 def _unsettled(held: Mapping[int, list[_HeldEntries]], *, inner_multi: bool) -> set[int]:
-    """Return the rows of clients with no entry, an entry that is not plain, or a pattern that is not spelled."""
+    """Return the rows of clients with no entry, an entry that is not plain, or a pattern that is not in arrays.
+
+    These are patterns that are not spelled, and long ones, which a `FlatPatterns` would parse each time it is opened.
+    """
     unsettled = {row for row, every in held.items() if not every or not all(each.is_plain for each in every)}
     by_dialect: dict[str, list[tuple[int, str]]] = {}
     for row in held.keys() - unsettled:
@@ -218,7 +222,10 @@ def _unsettled(held: Mapping[int, list[_HeldEntries]], *, inner_multi: bool) -> 
         spelling = Spelling(get_dialect(dialect), allow_inner_multi=allows_inner_multi(dialect, inner_multi))
         outlines = spelling.outlines([text for _, text in patterns])
         spelling.add(Counter(outlines))
-        unsettled.update(row for (row, _), each in zip(patterns, outlines, strict=True) if each not in spelling)
+        separator = get_dialect(dialect).separator
+        for (row, text), outline in zip(patterns, outlines, strict=True):
+            if outline not in spelling or text.count(separator) >= MAX_POSITIONS:
+                unsettled.add(row)
     return unsettled
 
 

@@ -87,6 +87,19 @@ def assert_same(found: ShardState, wanted: ShardState, topics: Sequence[str] = T
     assert pairs.topics_by_client() == others.topics_by_client()
 
 
+def test_long_patterns_are_not_parsed_at_each_use() -> None:
+    """A client with one of more segments than arrays have keeps its interest in memory."""
+    state = ShardState()
+    for number, size in enumerate((16, 17)):
+        one = Subscription(True, 1, (Block(1, 0, 1, LITE, ("__".join("a" * size),)),))
+        clients = {ClientKey("g", f"{number}"): Client(one, one)}
+        state.apply(ShardDelta({}, {}, {"g": GROUPS["wildcard"]}, {**clients}))
+    settle(state, read(snapshot_content(state)))
+    assert state.settled is not None
+    assert state.settled.others == [ClientKey("g", "1")]
+    assert [*state.interests.match("__".join("a" * 17))] == [SubscriberKey("g", "1")]
+
+
 def test_settled_clients_take_no_memory_of_the_worker() -> None:
     """Of two thousand clients, those that change are counted again."""
     plain, found = ShardState(), ShardState()
