@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgpack
+
 from streaming import coordinator, state
 from streaming.coordinator import COORDINATOR, CoordinatorState, bucket_of
 from streaming.errors import StateCorrupted
@@ -13,6 +15,7 @@ from streaming.records.writing import TABLE_END, Tables
 from streaming.state import ShardDelta, ShardState
 from streaming.state.client import Ignored
 from streaming.storage.journal import Archive, Journal
+from streaming.storage.snapshots import Content
 from streaming.worker import process
 from streaming.worker.rows import InputRow, InputRows, Output, OutputKind, by_kind
 from streaming.worker.worker import Worker, WorkerConfig
@@ -27,6 +30,12 @@ HOME = COORDINATOR, bucket_of("g")
 
 def row(stream: int, payload: Event | bytes | None, offset: int = 0, entry: int = 0) -> InputRow:
     return InputRow(stream, 0, offset, entry, 1_000 + offset, None if payload is None else encoded(payload))
+
+
+def as_read(content: Content | None) -> Content:
+    """Return the content of a snapshot as it comes from its file."""
+    assert content is not None
+    return Content(content.arrays, msgpack.unpackb(msgpack.packb(content.others), use_list=False))
 
 
 class Memory(dict[str, bytes]):

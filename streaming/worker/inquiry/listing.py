@@ -64,9 +64,13 @@ def topics(state: ShardState, question: Question) -> Page[TopicFacts]:
 
 
 def clients(state: ShardState, question: Question) -> Page[ClientFacts]:
-    """Return a page of the clients of a shard."""
+    """Return a page of the clients of a shard, in order of their names."""
     page = _page(
-        state.clients, question, _accepts_client(question), lambda key: sum(map(len, key)), total=len(state.clients)
+        sorted(state.clients),
+        question,
+        _accepts_client(question),
+        lambda key: sum(map(len, key)),
+        total=len(state.clients),
     )
     found = (client_facts(state, key) for key in page.items)
     return Page([each for each in found if each is not None], page.cursor, page.total)
@@ -75,7 +79,7 @@ def clients(state: ShardState, question: Question) -> Page[ClientFacts]:
 def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
     """Return a page of the groups that have an event or a client on a shard."""
     counts = Counter(key.group for key in state.clients.present)
-    names = dict.fromkeys([*state.groups, *(key.group for key in state.clients)])
+    names = dict.fromkeys([*state.groups, *sorted(key.group for key in state.clients)])
     accepts = accepting(question.pattern, question.dialect)
 
     def length(name: str) -> int:
@@ -89,15 +93,13 @@ def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
 
 
 def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFacts]:
-    """Return a page of the entries of clients; `cursor` and `total` count entries.
+    """Return a page of the entries of clients, in order of their names; `cursor` and `total` count entries.
 
     The pattern of the question must equal or match an entry.
     """
     accepts, wanted = accepting(question.pattern, question.dialect), _accepts_client(question, pattern=False)
-    found = {
-        key: state.clients[key].subscription(state.group(key.group).mode)
-        for key in filter(wanted, state.clients.present)
-    }
+    chosen = sorted((key, client) for key, client in state.clients.present.items() if wanted(key))
+    found = {key: client.subscription(state.group(key.group).mode) for key, client in chosen}
     counts = {key: (each.everything is not None) + sum(len(block.entries) for block in each.blocks)
               for key, each in found.items()}  # fmt: skip
     before, total, keys = 0, sum(counts.values()), list[ClientKey]()

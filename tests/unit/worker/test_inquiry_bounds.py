@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 import matcher
 from streaming.records.model import NO_METADATA, Stream, TopicMetadata
 from streaming.records.subscribers import ClientKey
-from streaming.state import Shard, ShardDelta, ShardState, holdings
-from streaming.state.client import Mode
+from streaming.state import Shard, ShardDelta, ShardState, holdings, settle, snapshot_content
+from streaming.state.client import Client, Mode
 from streaming.worker.inquiry import answering, entries, listing
+from streaming.worker.inquiry.model import Page
 from streaming.worker.inquiry.names import likeness
 from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.questions import Ask, Question
@@ -19,7 +21,7 @@ from streaming.worker.rows import InputRow
 from streaming.worker.worker import Worker, WorkerConfig
 from tests.support.events import WILD, created, quota, replace
 from tests.support.simulator import NUMBER, TOPICS
-from tests.support.states import work
+from tests.support.states import as_read, work
 from tests.support.story import Story
 
 CONFIG = WorkerConfig(TOPICS)
@@ -89,7 +91,7 @@ def test_long_things_count_several_times(length: int, monkeypatch: pytest.Monkey
 
 def test_entries_of_former_pages_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients before the cursor are skipped whole."""
-    shard = a_shard({}, *(replace("a", "b", client=f"c{number}") for number in range(50)))
+    shard = a_shard({}, *(replace("a", "b", client=f"c{number:02}") for number in range(50)))
     made: list[Mode] = []
     original = entries.held
 
@@ -101,6 +103,20 @@ def test_entries_of_former_pages_are_not_made_again(monkeypatch: pytest.MonkeyPa
     page = listing.subscriptions(shard, Question("q", Ask.SUBSCRIPTIONS, cursor=91, limit=3))
     assert [(each.client, each.entry) for each in page.items] == [("c45", "b"), ("c46", "a"), ("c46", "b")]
     assert (page.cursor, page.total, len(made)) == (94, 100, 3)  # the third one ends the page
+
+
+@pytest.mark.parametrize("ask", [listing.clients, listing.subscriptions, listing.groups])
+def test_pages_show_each_item_once_though_clients_renew(ask: Callable[[ShardState, Question], Page[Any]]) -> None:
+    """Also if the clients are in tables, where one that changes is the last."""
+    shard = a_shard({}, *(replace("a", client=f"c{number:02}", group=f"g{number:02}") for number in range(20)))
+    settle(shard, as_read(snapshot_content(shard)))
+    first = ask(shard, Question("q", Ask.CLIENTS, limit=10))
+    for number in (2, 15):
+        key = ClientKey(f"g{number:02}", f"c{number:02}")
+        shard.apply(ShardDelta(clients={key: Client(*(each._replace(version=7) for each in shard.client(key)))}))
+    second = ask(shard, Question("q", Ask.CLIENTS, limit=11, cursor=first.cursor or 0))
+    found = [each.group for each in (*first.items, *second.items) if each.group != "g"]
+    assert sorted(found) == [f"g{number:02}" for number in range(20)]
 
 
 def test_comparisons_with_long_entries_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
