@@ -157,7 +157,7 @@ FLINK_VENV := $(CACHE)/flink
 BYTEWAX_VENV := $(CACHE)/bytewax
 
 SUITE := job
-BENCH_NEEDS := $(if $(filter eager resync cold columnar matcher inquiry console,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
+BENCH_NEEDS := $(if $(filter eager resync cold memory columnar matcher inquiry console,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
 
 .PHONY: bench
 bench: $(BENCH_NEEDS) ## measure SUITE=job, or another one of `make bench-suites`; BENCH="..." for its options

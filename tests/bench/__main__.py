@@ -44,6 +44,7 @@ SUITES = {
         "streaming.jobs:low_rate", "cores at 20 events per second, by budget and interval (half an hour)"
     ),
     "cold": Suite("streaming.worker:cold", "the first visit of a shard after a start of its worker"),
+    "memory": Suite("streaming.memory", "bytes per topic and pattern in two workers, what they share counted once"),
     "resync": Suite("streaming.worker:resync", "10,000 clients that repeat their sets"),
     "columnar": Suite("streaming.worker:columnar", "new topics judged one by one and by column, by topics per key"),
     "pattern-consumer": Suite(

@@ -34,6 +34,7 @@ SMALL = {
     "eager": "--topics 1000",
     "low-rate": "--paces 0.5 --intervals --events 20 --alone 2 --warm-up 1",
     "cold": "--topics 200 --patterns 100 --rounds 1",
+    "memory": "--topics 2000 --patterns 500 --rounds 1",
     "resync": "--clients 100 --rounds 1",
     "columnar": "--turns 1 --visits 10 --most 8",
     "pattern-consumer": "--births 1 --topics 5 --patience 2 --pause 0",

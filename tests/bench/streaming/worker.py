@@ -53,13 +53,22 @@ class Keys:
 
     def __init__(self, tuning: Tuning | None = None, archives: Archives | None = None) -> None:
         self._config = dataclasses.replace(CONFIG, archives=archives)
-        self._worker = Worker(self._config, tuning or Tuning())
+        self._tuning = tuning or Tuning()
+        self._worker = Worker(self._config, self._tuning)
         self._offset = 0
         self._states: dict[Key, bytes | None] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs to visit the keys."""
+        return {name: value for name, value in vars(self).items() if name not in ("_worker", "_workload")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._worker = Worker(self._config, self._tuning)
+
     def restart(self) -> None:
         """Start another worker, which has no state decoded."""
-        self._worker = Worker(self._config, self._worker.tuning)
+        self._worker = Worker(self._config, self._tuning)
 
     def row(self, stream: int, event: events.Event) -> InputRow:
         self._offset += 1
@@ -104,12 +113,17 @@ class Parents(Keys):
         for request in self._workload.requests():
             self.visit({(request["topic"], 0): [self.row(SUBSCRIPTIONS, request)]})
 
-    def create(self, topics: int) -> float:
-        """Create topics on each key; return milliseconds per key."""
+    def births(self, topics: int) -> dict[Key, list[InputRow]]:
+        """Return rows that create topics on each key."""
         rows: dict[Key, list[InputRow]] = {}
         for parent, topic in self._workload.topics(topics * len(self._workload.parents)):
             event = events.created(topic, parent, timestamp=1)
             rows.setdefault((parent, 0), []).append(self.row(TOPICS, event))
+        return rows
+
+    def create(self, topics: int) -> float:
+        """Create topics on each key; return milliseconds per key."""
+        rows = self.births(topics)
         return 1_000 * self.visit(rows).seconds / len(rows)
 
 
