@@ -24,7 +24,7 @@ from streaming.local.java import short_lived
 from tests.bench.command import broker_and_folder, by_column, in_turn, parsed, show
 from tests.bench.streaming.cpu import worker_bytes
 from tests.bench.streaming.driver import JOB, NO_OP, PATCHED, Driver, System
-from tests.bench.streaming.workload import CLIENT, GROUP, Workload
+from tests.bench.streaming.workload import CLIENT, GROUP, REGIONS, Workload
 from tests.support import events
 
 TWO_STAGES = replace(NO_OP, name="two-stages", command=[*NO_OP.command, "two-stages"])
@@ -33,7 +33,7 @@ WHOLE = replace(JOB, name="whole", command=[*PATCHED, "whole"])
 
 FILL = 100_000
 REQUESTS = 20
-QUOTA = 1_000_000
+QUOTA = 1_000_000  # of a client on each shard
 MB = 1_000_000
 
 
@@ -109,7 +109,7 @@ def mixed(driver: Driver, case: Case, number: int) -> float:
 def measure(system: System, case: Case, broker: Broker, folder: Path, repeats: int) -> dict[str, float]:
     # Large cases take long to fill: the second tier of Java's compiler would be warm in them, and cold in small ones.
     system = replace(system, environment={**system.environment, **short_lived(os.environ)})
-    with Driver(system, broker, folder, Workload(case.parents, case.patterns, QUOTA)) as driver:
+    with Driver(system, broker, folder, Workload(case.parents, case.patterns, QUOTA * case.shards)) as driver:
         rate = fill(driver, case)
         driver.latencies(40, 20)  # what the filling left to do is done meanwhile
         before, started = _last_batch(driver), time.time()
@@ -162,7 +162,8 @@ def main() -> None:
         for case in cases:
             if case.topics <= options.most:
                 shards = json.dumps({f"parent{number:02}": case.shards for number in range(case.parents)})
-                environment = {"REEXPAND_SHARDS": shards} if case.shards > 1 else {}
+                depth = "2" if case.shards > REGIONS else "1"  # a topic begins with a region
+                environment = {"REEXPAND_SHARDS": shards, "REEXPAND_ROUTE_DEPTH": depth} if case.shards > 1 else {}
                 systems[name + case.name] = (replace(system, environment=environment), case)
     systems = {
         name: each for name, each in systems.items() if name == SMALL.name or any(text in name for text in options.only)
