@@ -231,7 +231,6 @@ class PatternTexts(Generic[V]):
         self._values: ValuesByText[V] = ValuesByText()
         self._others: PatternIndex[V] | None = None  # most indexes need none
         self._spelling = Spelling(self._dialect, allow_inner_multi=allow_inner_multi)
-        self._spells = self._dialect.whole_wildcards
         self._size = 0
         self.parsed = 0
 
@@ -257,7 +256,7 @@ class PatternTexts(Generic[V]):
         """
         texts = [text for each, _ in additions for text in each]
         self._size += len(texts)
-        if self._spells and policy is None:
+        if policy is None:
             outlines = self._spelling.outlines(texts)
             counts = Counter(outlines) if len(outlines) > 1 else dict.fromkeys(outlines, 1)
             if self._spelling.add(counts):
@@ -277,7 +276,7 @@ class PatternTexts(Generic[V]):
     def remove(self, texts: Sequence[str], value: V, *, policy: str | None = None) -> None:
         """Remove a value that `add` added for these patterns."""
         self._size -= len(texts)
-        if not self._spells or policy is not None:
+        if policy is not None:
             for text in texts:
                 self._remove_other(text, value, policy)
             return

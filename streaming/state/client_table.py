@@ -27,6 +27,9 @@ NAMES: Final = 0
 """Kind of the entries that are names; patterns have the number of their dialect, from 1 on."""
 
 
+_SUBSCRIBER_BYTES: Final = 250
+
+
 def text_of(key: ClientKey) -> str:
     """Return the text of a client in a table."""
     return f"{len(key.group)}:{key.group}{key.client_id}"
@@ -165,6 +168,11 @@ class SettledInterests:
         had[self._arrays["block_clients"]] = 1
         return np.flatnonzero(had > self._in_force).tolist()
 
+    @property
+    def memory_bytes(self) -> int:
+        """Estimated memory of what was decoded."""
+        return len(self._subscribers) * _SUBSCRIBER_BYTES
+
     def named(self, topic: str) -> list[Holder]:
         """Return the holders of a name."""
         return self._holders_of(topic, NAMES) if self.has_names else []
@@ -208,8 +216,7 @@ class SettledInterests:
         for block in self._holders[self._bounds[row] : self._bounds[row + 1]] if row is not None else ():
             client = self._owners[block]
             if self._kinds[block] == kind and self._in_force[client]:
-                order: float = self._orders[block]
-                found.append((self._subscriber(client), int(order) if order.is_integer() else order))
+                found.append((self._subscriber(client), self._orders[block]))
         return found
 
     def _subscriber(self, client: int) -> SubscriberKey:
@@ -254,14 +261,21 @@ class SettledClients(NamedTuple):
         clients: subscriptions by client.
         requests: last requests by client.
         interests: interests of most clients.
-        others: settled clients whose interests are not among these.
         arrays: arrays of all of these.
-        fixed: what else a snapshot has about them, as long as they do not change.
+        patterns: the patterns of these interests as in a snapshot.
+        unsettled: rows of clients whose interests were not settled with these.
     """
 
     clients: ClientTable[Client]
     requests: ClientTable[LastRequest]
     interests: SettledInterests
-    others: Sequence[ClientKey]
     arrays: Arrays
-    fixed: tuple[Any, ...]
+    patterns: Sequence[Any]
+    unsettled: Sequence[int]
+
+    @property
+    def unindexed(self) -> list[ClientKey]:
+        """Clients in session whose interests are not settled."""
+        rows = {*self.unsettled, *self.interests.dropped()}.difference(self.clients.gone)
+        keys = (key_of(self.clients.table[row]) for row in sorted(rows))
+        return [*keys, *(key for key in self.clients.recent if key not in self.interests)]

@@ -61,7 +61,7 @@ class HeldCounts:
     its use while the garbage collector is disabled.
 
     Attributes:
-        counts: by client; `BEYOND` for more than the quota, None for a client that is to be counted when needed.
+        by_client: counts; `BEYOND` for more than the quota, None for a client that is to be counted when needed.
     """
 
     def __init__(self, columnar_min_topics: float, counts: Mapping[ClientKey, int | None] | None = None) -> None:
@@ -69,10 +69,10 @@ class HeldCounts:
 
         Args:
             columnar_min_topics: number of topics from which on they are matched by column.
-            counts: as in `counts`.
+            counts: as in `by_client`.
         """
         self._columnar_min_topics = columnar_min_topics
-        self.counts = dict(counts or {})
+        self.by_client = dict(counts or {})
 
     def count_all(
         self, state: Countable, keys: Iterable[ClientKey], share_of: Callable[[ClientKey], int | None]
@@ -87,7 +87,7 @@ class HeldCounts:
         names, size, left, interests = list(state.topics), _FIRST_TOPICS, dict.fromkeys(keys), state.interests
         exclusive = {group for group, policy in state.restrictive_policies.items() if policy.exclusive}
         if exclusive:  # a topic has many matching clients, of which one counts
-            self.counts.update(dict.fromkeys(key for key in left if key.group in exclusive))
+            self.by_client.update(dict.fromkeys(key for key in left if key.group in exclusive))
             left = {key: None for key in left if key.group not in exclusive}
             interests = state.new_interests_of(left)
         while names:
@@ -96,19 +96,19 @@ class HeldCounts:
             full = [
                 key
                 for key in left
-                if (self.counts.get(key) or 0) > (inf if (share := share_of(key)) is None else share)
+                if (self.by_client.get(key) or 0) > (inf if (share := share_of(key)) is None else share)
             ]
             if state.is_unrestricted and names and _DROPPED_SHARE * len(full) >= len(left) > 0:
-                self.counts.update(dict.fromkeys(full, BEYOND))
-                left = {key: None for key in left if self.counts.get(key) != BEYOND}
+                self.by_client.update(dict.fromkeys(full, BEYOND))
+                left = {key: None for key in left if self.by_client.get(key) != BEYOND}
                 interests = state.new_interests_of(left)
 
     def of(self, key: ClientKey, share: int | None, state: Countable) -> float:
         """Return the count of a client; infinity beyond its share of a quota, which is None for no limit."""
-        found, limit = self.counts.get(key, 0), inf if share is None else share
+        found, limit = self.by_client.get(key, 0), inf if share is None else share
         if found is None or (found == BEYOND and share is None):
             count = len(state.rows(key, None if share is None else share + 1))
-            found = self.counts[key] = BEYOND if count > limit else count
+            found = self.by_client[key] = BEYOND if count > limit else count
         return inf if found == BEYOND or found > limit else found
 
     def count(self, topics: Sequence[str], step: int, state: Countable) -> None:
@@ -123,18 +123,18 @@ class HeldCounts:
             found = zip(topics, interests.match_all(topics), strict=True)
             counts = Counter(chain.from_iterable(_clients(state.subscribers(topic, all_)) for topic, all_ in found))
         for client, count in counts.items():
-            known = self.counts.get(client, 0)
+            known = self.by_client.get(client, 0)
             if known == BEYOND:
-                self.counts[client] = BEYOND if step > 0 else None
+                self.by_client[client] = BEYOND if step > 0 else None
             elif known is not None:
-                self.counts[client] = known + step * count
+                self.by_client[client] = known + step * count
 
     def update(self, counts: Mapping[ClientKey, int | None]) -> None:
         """Replace counts; a client with None is counted when needed."""
-        self.counts.update(counts)
+        self.by_client.update(counts)
         for client, count in counts.items():
             if count == 0:
-                del self.counts[client]
+                del self.by_client[client]
 
 
 def _clients(subscribers: Matches) -> set[ClientKey]:

@@ -280,6 +280,12 @@ def interest(client: Client, mode: Mode) -> Interest:
     return Interest(mode is Mode.WILDCARD, subscription.blocks, subscription.everything)
 
 
+def read_alike(one: Group, other: Group | None) -> bool:
+    """Return True if the clients of a group have the same interests under both attributes."""
+    later = other or UNKNOWN_GROUP
+    return (one.mode, one.bound_to is None) == (later.mode, later.bound_to is None)
+
+
 def interest_of(group: Group, client: Client) -> Interest:
     """Return the interest of a client of the group on this parent."""
     return NOTHING if group.bound_to is not None else interest(client, group.mode)

@@ -312,23 +312,27 @@ class Footprint:
             topics: all topics; those in a table take no memory of the process, unless an index decoded them.
             targets: these topics by pattern.
             has_order: their order of creation is indexed.
-            clients: those in session; those in a table take no memory of the process.
+            clients: those in session; of those in a table, the changed and the indexed ones take memory of the process.
             interests: index of interests, if there is one.
         """
         indexes, count = len(targets.indexes) + has_order, len(topics)
         if isinstance(topics, TopicTable) and not indexes:
             text_bytes, count = text_bytes - topics.table.text_bytes, topics.changes
-        if isinstance(clients, ClientTable):
-            text_bytes, clients = text_bytes - clients.value_bytes, clients.recent
         parsed_bytes, separate = (interests.parsed_bytes, interests.separate_patterns) if interests else (0, 0)
+        decoded, entries = len(clients), self._entries
+        if isinstance(clients, ClientTable):
+            text_bytes, decoded = text_bytes - clients.value_bytes, len(clients.recent)
+            if interests is not None:
+                decoded, entries = max(decoded, interests.clients), max(entries, interests.entries)
+                parsed_bytes += interests.settled_bytes
         return (
             _SHARD
             + max(0, text_bytes)
             + count * (_TOPIC + indexes * _INDEXED_TOPIC)
             + sum([index.nodes for index in targets.indexes.values()]) * _NODE
             + self._described_topics * _METADATA
-            + len(clients) * _CLIENT
-            + self._entries * _ENTRY
+            + decoded * _CLIENT
+            + entries * _ENTRY
             + parsed_bytes
             + separate * _SEPARATE_PATTERN
         )

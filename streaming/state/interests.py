@@ -61,6 +61,21 @@ class Interests:
         self._topics_asked = 0
         self._settled = settled
 
+    @property
+    def clients(self) -> int:
+        """Number of clients whose interests are in memory."""
+        return len(self._interests)
+
+    @property
+    def entries(self) -> int:
+        """Number of their entries."""
+        return sum(map(len, self._by_pattern.values())) + len(self._by_name)
+
+    @property
+    def settled_bytes(self) -> int:
+        """Estimated memory of what was decoded of settled interests."""
+        return 0 if self._settled is None else self._settled.memory_bytes
+
     def add(self, client: ClientKey, interest: Interest) -> None:
         """Add the interest of a client."""
         self.add_all([(client, interest)])
@@ -70,6 +85,8 @@ class Interests:
         self._drop_arrays()
         additions: dict[tuple[str, str | None], list[tuple[Sequence[str], Holder]]] = defaultdict(list)
         for client, interest in interests:
+            if interest is NOTHING:
+                continue
             self._interests[client] = interest
             for dialect, policy, patterns, holder in holders_of(client, interest):
                 additions[dialect, policy].append((patterns, holder))

@@ -156,7 +156,7 @@ class _SettledItems(ItemsView[K, V]):
 
 
 class Settled(MutableMapping[K, V], Generic[K, V]):
-    """Mapping in order of addition: settled items in arrays, with recent changes beside them.
+    """Mapping with settled items in arrays, and recent changes beside them: a changed item is the last one.
 
     Attributes:
         table: texts of the settled keys.

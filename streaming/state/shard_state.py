@@ -11,7 +11,7 @@ from streaming.state.client_table import SettledClients, SettledInterests
 from streaming.state.counts import HeldCounts
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.frames import Accepted, Frame, GroupRows, covered_frame, former_interest, frame, pinned
-from streaming.state.group import Group, GroupSelectors, Roster
+from streaming.state.group import Group, GroupSelectors, Roster, read_alike
 from streaming.state.indexes import (
     Alarms,
     CreationOrder,
@@ -187,7 +187,10 @@ class ShardState(ShardGroups):
         plain = type(self)(inner_multi=self.inner_multi, tuning=self._tuning)
         plain.topics, plain.groups, plain.selectors, plain.alarms, *others = self._content
         plain.clients, plain.last_requests, plain.backfills, plain.notes, plain.repeated = others
-        plain.latest_order = self.latest_order
+        plain.latest_order, plain.settled = self.latest_order, self.settled
+        plain._footprint = self._footprint  # noqa: SLF001 - same class
+        if self.settled is not None:
+            plain.index(self.settled)
         return plain
 
     def alarms_due(self, now: int) -> list[int]:
@@ -208,8 +211,7 @@ class ShardState(ShardGroups):
 
     def index(self, settled: SettledClients) -> None:
         """Use the interests of settled clients in the index of all."""
-        others = (key for key in chain(settled.others, settled.clients.recent) if key not in settled.interests)
-        self._interests = self.new_interests_of(others, settled.interests)
+        self._interests = self.new_interests_of(settled.unindexed, settled.interests)
 
     def new_interests_of(self, keys: Iterable[ClientKey], settled: SettledInterests | None = None) -> Interests:
         """Return an index of the interests of some clients, besides settled interests."""
@@ -350,7 +352,8 @@ class ShardState(ShardGroups):
         self._alarm_times.apply(delta.alarms)
         formers: dict[ClientKey, Interest] = {}
         if self._interests is not None:
-            keys = chain(delta.clients, *map(self.clients_of, delta.groups))
+            groups = [name for name, later in delta.groups.items() if not read_alike(self.group(name), later)]
+            keys = chain(delta.clients, *map(self.clients_of, groups))
             formers = {key: self.interest(key) for key in keys}
         self._follow_members(delta)
         for key in delta.notes:  # the latest are the last

@@ -27,7 +27,6 @@ from streaming.state.client_table import (
     Patterns,
     SettledClients,
     SettledInterests,
-    key_of,
     text_of,
     with_versions,
     without_versions,
@@ -59,9 +58,7 @@ class _Others(NamedTuple):
         patterns: of each dialect with settled patterns: its name, their number by outline, their number, and the bytes
             of their index.
         unsettled: rows of clients whose interests are not settled, because they have none, or cannot be.
-        gone: rows of clients that are not settled any more.
-        without_request: rows of clients whose last requests are not settled.
-        dropped: rows of clients whose interests are not settled any more.
+        changes: what is not settled any more, as `Changes`.
     """
 
     topics: Sequence[Any]
@@ -69,9 +66,21 @@ class _Others(NamedTuple):
     held: Sequence[tuple[Any, int | None]] | None
     patterns: Sequence[tuple[str, Any, int, int]]
     unsettled: Sequence[int]
-    gone: Sequence[int]
-    without_request: Sequence[int]
-    dropped: Sequence[int]
+    changes: tuple[Sequence[int], Sequence[int], Sequence[int]]
+
+
+class _Changes(NamedTuple):
+    """Rows of clients that have changed since their arrays were written.
+
+    Attributes:
+        gone: those that are not settled any more.
+        without_request: those whose last requests are not settled.
+        dropped: those whose interests are not settled any more.
+    """
+
+    gone: Sequence[int] = ()
+    without_request: Sequence[int] = ()
+    dropped: Sequence[int] = ()
 
 
 def is_large(state: ShardState, *, min_topics: int) -> bool:
@@ -91,11 +100,22 @@ def snapshot_content(state: ShardState) -> Content | None:
     others = _Others(
         topic_fields(known),
         state_fields(state, {}, clients.clients, clients.requests),
-        None if state.counts is None else list(state.counts.counts.items()),
-        *clients.rows,
+        _held_counts(state),
+        clients.patterns,
+        clients.unsettled,
+        clients.changes,
     )
     table = {f"topic_{part}": topics[part] for part in _PARTS}
     return Content({"secret": topics["secret"], **table, **clients.arrays}, others)
+
+
+def _held_counts(state: ShardState) -> list[tuple[ClientKey, int | None]] | None:
+    """Return the counts of quotas, without those of clients that are gone; None if topics are not counted."""
+    if state.counts is None:
+        return None
+    present, keeps = state.clients.present, bool(state.backfills)  # which may hold topics of clients that are gone
+    counts = state.counts.by_client.items()
+    return [(key, count) for key, count in counts if keeps or count is not None or key in present]
 
 
 class _Clients(NamedTuple):
@@ -103,13 +123,15 @@ class _Clients(NamedTuple):
 
     Attributes:
         arrays: those of settled clients.
-        rows: the last attributes of `_Others`, from `patterns` on.
+        patterns, unsettled, changes: as in `_Others`.
         clients: the other clients.
         requests: last requests that are not settled.
     """
 
     arrays: Arrays
-    rows: tuple[Any, ...]
+    patterns: Sequence[Any]
+    unsettled: Sequence[int]
+    changes: _Changes
     clients: Iterable[tuple[ClientKey, Client]]
     requests: Iterable[tuple[ClientKey, LastRequest]]
 
@@ -118,17 +140,18 @@ def _unchanged(state: ShardState) -> _Clients | None:
     """Return the clients of the former snapshot, with the changes since then; None if these are many."""
     if state.settled is None:
         return None
-    clients, requests, interests = state.settled[:3]
-    dropped = interests.dropped()
-    if max(map(len, (clients.recent, clients.gone, dropped))) > _CHANGED_SHARE * len(clients.table):
+    known = state.settled
+    clients, requests, dropped = known.clients, known.requests, known.interests.dropped()
+    changes = clients.recent, clients.gone, requests.recent, dropped
+    if max(map(len, changes)) > _CHANGED_SHARE * len(clients.table):
         return None
     decoded = [*clients.recent.items(), *state.clients.absent()]
     asked = {**dict(state.last_requests.absent()), **requests.recent}
     for key, _ in decoded:  # a delta has a client and its last request together
         if key not in asked and key in requests:
             asked[key] = requests[key]
-    rows = *state.settled.fixed, sorted(clients.gone), sorted(requests.gone), dropped
-    return _Clients(state.settled.arrays, rows, decoded, asked.items())
+    rows = _Changes(sorted(clients.gone), sorted(requests.gone), dropped)
+    return _Clients(known.arrays, known.patterns, known.unsettled, rows, decoded, asked.items())
 
 
 def _columns(state: ShardState, secret: bytes) -> _Clients | None:
@@ -162,7 +185,9 @@ def _columns(state: ShardState, secret: bytes) -> _Clients | None:
             "value_bounds": bounds.astype("<u4"),
             **interests,
         },
-        (patterns, sorted(unsettled), (), without_request, ()),
+        patterns,
+        sorted(unsettled),
+        _Changes(without_request=without_request),
         state.clients.absent(),
         chain(requests.items(), state.last_requests.absent()),
     )
@@ -258,10 +283,11 @@ def _interests(held: Mapping[int, list[_HeldEntries]], entries: Mapping[str, int
 def settle(state: ShardState, content: Content) -> None:
     """Give a state the arrays of a snapshot of itself."""
     others, (topics, clients) = _Others(*content.others), _tables(content)
-    changed = [ClientKey(*key) for key, *_ in (*others.state[_CLIENTS], *others.state[_REQUESTS])]
+    changed = [ClientKey(*key) for key, *_ in others.state[_CLIENTS]]
+    asked = [*changed, *(ClientKey(*key) for key, _ in others.state[_REQUESTS])]
     former, requests = state.clients.present, state.last_requests.present
     clients.clients.update((key, former[key]) for key in changed if key in former)
-    clients.requests.update((key, requests[key]) for key in changed if key in requests)
+    clients.requests.update((key, requests[key]) for key in asked if key in requests)
     state.settle(topics, clients)
     state.index(clients)
 
@@ -287,14 +313,14 @@ def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
         patterns.append(Patterns(dialect, dict(outlines), rows[:count], indexes[:size].data))
         rows, indexes = rows[count:], indexes[size:]
     values = arrays["values"].data, arrays["value_bounds"].data
-    unindexed = {*others.unsettled, *others.dropped}.difference(others.gone)
+    changes = _Changes(*others.changes)
     settled = SettledClients(
-        ClientTable(clients, *values, partial(_client, entries), others.gone),
-        ClientTable(clients, *values, _last_request, others.without_request),
-        SettledInterests(clients, entries, arrays, patterns, others.dropped),
-        [key_of(clients[row]) for row in sorted(unindexed)],
+        ClientTable(clients, *values, partial(_client, entries), changes.gone),
+        ClientTable(clients, *values, _last_request, changes.without_request),
+        SettledInterests(clients, entries, arrays, patterns, changes.dropped),
         {name: array for name, array in arrays.items() if name != "secret" and not name.startswith("topic_")},
-        (others.patterns, others.unsettled),
+        others.patterns,
+        others.unsettled,
     )
     return TopicTable(topics, topics_of(others.topics)), settled
 

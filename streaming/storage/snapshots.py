@@ -24,7 +24,8 @@ _ABANDONED_SECONDS: Final = 3_600
 """Time after which an unfinished snapshot is of a worker that was killed."""
 
 _KIND: Final = "shard 2"
-"""Name and version of the content; a snapshot of another version is not used."""
+"""Name and version of the content; a snapshot of another version is not used. A pattern that was spelled must stay so
+(see `Spelling`) within a version."""
 
 _TYPES: Final = {
     "secret": "|u1",

@@ -5,7 +5,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +14,11 @@ from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, ShardDelta, ShardState, restore, settle, snapshot_content
 from streaming.state.blocks import Block
 from streaming.state.client import ABSENT, Client, LastRequest, Subscription
+from streaming.state.client_table import ClientTable, SettledClients
 from streaming.state.codec import state_fields
-from streaming.storage.snapshots import Content
 from streaming.tuning import Tuning
 from tests.support.events import MQTT, NATS, WAMP
+from tests.support.states import as_read
 
 TOPICS = ["a", "b", "a__b", "b__a", "a__b__c", "a/b", "a.b", "a*.b", "", "*"]
 ENTRIES: dict[Notation, list[str]] = {
@@ -64,12 +64,6 @@ def change(random: Random, state: ShardState) -> ShardDelta:
     return delta
 
 
-def read(content: Content | None) -> Content:
-    """Return content as it comes from a file."""
-    assert content is not None
-    return Content(content.arrays, msgpack.unpackb(msgpack.packb(content.others), use_list=False))
-
-
 def assert_same(found: ShardState, wanted: ShardState, topics: Sequence[str] = TOPICS) -> None:
     assert found == wanted
     assert sorted(found.clients) == sorted(wanted.clients)
@@ -78,6 +72,7 @@ def assert_same(found: ShardState, wanted: ShardState, topics: Sequence[str] = T
     assert whole(found) == whole(wanted)
     assert {key: found.version(key) for key in found.clients} == {key: wanted.version(key) for key in wanted.clients}
     plain = wanted.new_interests_of(wanted.clients.present)
+    assert found.interests.separate_patterns == plain.separate_patterns
     for topic in topics:
         assert normal(found.interests.match(topic)) == normal(plain.match(topic))
         assert sorted(found.interests.hits(topic)) == sorted(plain.hits(topic))
@@ -94,9 +89,9 @@ def test_long_patterns_are_not_parsed_at_each_use() -> None:
         one = Subscription(True, 1, (Block(1, 0, 1, LITE, ("__".join("a" * size),)),))
         clients = {ClientKey("g", f"{number}"): Client(one, one)}
         state.apply(ShardDelta({}, {}, {"g": GROUPS["wildcard"]}, {**clients}))
-    settle(state, read(snapshot_content(state)))
+    settle(state, as_read(snapshot_content(state)))
     assert state.settled is not None
-    assert state.settled.others == [ClientKey("g", "1")]
+    assert state.settled.unindexed == [ClientKey("g", "1")]
     assert [*state.interests.match("__".join("a" * 17))] == [SubscriberKey("g", "1")]
 
 
@@ -108,20 +103,96 @@ def test_settled_clients_take_no_memory_of_the_worker() -> None:
     for state in (plain, found):
         state.apply(ShardDelta({}, {"a": NO_METADATA}, {"g": GROUPS["wildcard"]}, {**clients}))
     content = snapshot_content(found)
-    settle(found, read(content))
+    settle(found, as_read(content))
     assert found.memory_bytes(600_000) < plain.memory_bytes(600_000) / 5
     former, changed = found.memory_bytes(600_000), [*clients][:400]
     found.apply(ShardDelta(clients=dict.fromkeys(changed, Client(one, ABSENT))))
     added = found.memory_bytes(600_000) - former
     assert added > plain.memory_bytes(0) / 10
-    settle(found, read(snapshot_content(found)))
+    settle(found, as_read(snapshot_content(found)))
     assert found.settled is not None
     assert len(found.settled.clients.recent) == len(changed)
     assert found.memory_bytes(600_000) == former + added
     found.apply(ShardDelta(clients=dict.fromkeys([*clients][400:800], Client(one, ABSENT))))
-    settle(found, read(snapshot_content(found)))
+    settle(found, as_read(snapshot_content(found)))
     assert not found.settled.clients.recent
     assert found.memory_bytes(600_000) <= former
+
+
+def many(count: int, *entries: str, group: str = "g") -> ShardState:
+    """Return a settled state whose clients have all these patterns, and a last request each."""
+    state = ShardState()
+    one = Subscription(True, 1, (Block(1, 0, 1, LITE, entries),))
+    keys = [ClientKey(group, f"c{number}") for number in range(count)]
+    requests: dict[ClientKey, LastRequest | None] = {key: LastRequest(0, 1, 1, 1) for key in keys}
+    groups: dict[str, Group | None] = {group: GROUPS["wildcard"]}
+    state.apply(ShardDelta({}, {"a": NO_METADATA}, groups, dict.fromkeys(keys, Client(one, one)), requests))
+    settle(state, as_read(snapshot_content(state)))
+    return state
+
+
+def settled_of(state: ShardState) -> SettledClients:
+    assert state.settled is not None
+    return state.settled
+
+
+def test_an_event_that_repeats_a_group_decodes_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = many(20, "a")
+    monkeypatch.setattr(ClientTable, "_value", None)
+    state.apply(ShardDelta(groups={"g": Group({BIND_TOPIC: "p", WILDCARD: "", "lite.sub.quota": "7"}, 0, 1)}))
+    monkeypatch.undo()
+    assert len(state.interests.match("a")) == 20
+    state.apply(ShardDelta(groups={"g": None}))
+    assert not settled_of(state).interests.match("a")
+
+
+def test_arrays_are_written_again_when_most_interests_have_changed() -> None:
+    """Their clients are indexed in memory until then, which counts."""
+    state = many(200, *(f"a__{'x' * 30}{number}" for number in range(10)))
+    former, arrays = state.memory_bytes(200_000), settled_of(state).arrays
+    state.apply(ShardDelta(groups={"g": GROUPS["literal"]}))
+    assert state.memory_bytes(200_000) > former + 200 * 10 * 50
+    settle(state, as_read(snapshot_content(state)))
+    assert not settled_of(state).unindexed
+    assert settled_of(state).arrays["block_kinds"].tolist() != arrays["block_kinds"].tolist()
+
+
+def test_a_failed_micro_batch_leaves_the_arrays() -> None:
+    """With the changes since then: clients whose group has changed, and those that have changed themselves."""
+    state, one = many(20, "a"), Subscription(True, 2, (Block(2, 0, 2, LITE, ("b", "a")),))
+    state.apply(ShardDelta(groups={"h": GROUPS["literal"]}))
+    state.apply(ShardDelta(clients={ClientKey("g", "c3"): None, ClientKey("g", "c4"): Client(one, one)}))
+    plain = state.without_indexes()
+    assert plain.memory_bytes(10_000) == state.memory_bytes(10_000)
+    plain.apply(ShardDelta(clients={ClientKey("g", "c5"): Client(one, one)}))
+    state.apply(ShardDelta(clients={ClientKey("g", "c5"): Client(one, one)}))
+    assert_same(plain, state)
+    assert plain.memory_bytes(10_000) == state.memory_bytes(10_000)
+    found = ShardState()
+    restore(found, as_read(snapshot_content(plain)))
+    assert_same(found, state)
+
+
+def test_a_repeated_request_leaves_its_client_settled() -> None:
+    """It changes nothing but the client's last request; many of them are a change of the arrays."""
+    state = many(20, "a")
+    keys = list(state.clients)
+    for count, settled in ((3, 3), (9, 0)):
+        state.apply(ShardDelta(last_requests=dict.fromkeys(keys[:count], LastRequest(0, 2, 1, 1))))
+        settle(state, as_read(snapshot_content(state)))
+        assert len(settled_of(state).requests.recent) == settled
+        assert not settled_of(state).clients.recent
+
+
+def test_the_counts_of_clients_that_are_gone_are_forgotten() -> None:
+    state = many(20, "a")
+    state.counts = state.new_counts(dict.fromkeys(state.clients, 1))
+    state.apply(ShardDelta(clients=dict.fromkeys(list(state.clients)[1:])))
+    content = as_read(snapshot_content(state))
+    found = ShardState()
+    restore(found, content)
+    assert found.counts is not None
+    assert found.counts.by_client == {ClientKey("g", "c0"): 1}
 
 
 def whole(state: ShardState) -> list[Any]:
@@ -155,9 +226,9 @@ def run(random: Random, new: Callable[[], ShardState], length: int) -> None:
         assert_same(found, wanted)
         match random.randrange(3):
             case 0:
-                settle(found, read(snapshot_content(found)))
+                settle(found, as_read(snapshot_content(found)))
             case 1:
-                content = read(snapshot_content(found))
+                content = as_read(snapshot_content(found))
                 found = new()
                 restore(found, content)
         assert_same(found, wanted)
