@@ -162,10 +162,10 @@ class TopicIndex:
         separator, found, level = self._dialect.separator, list[str](), [root]
         for depth, segment in enumerate(pattern.whole[:MAX_DEPTH], 1):
             level, topics = _told_apart(_step(level, segment))
-            found += _accepted(topics, pattern, separator, depth)
+            found += accepted(topics, pattern, separator, depth)
         size = len(pattern.whole)
         if size > MAX_DEPTH or (size == MAX_DEPTH and pattern.tail is Tail.STARTS):
-            return found + _accepted(_below(level), pattern, separator, MAX_DEPTH)
+            return found + accepted(_below(level), pattern, separator, MAX_DEPTH)
         if pattern.tail is Tail.STARTS:
             start = str(pattern.segments[-1])
             children = [child for node in level for name, child in list(node.items()) if name.startswith(start)]
@@ -271,10 +271,14 @@ def _is_short(topic: str, keys: list[str]) -> bool:
     return len(topic) <= _SHORT and len(keys) <= _SHORT_SEGMENTS
 
 
-def _accepted(topics: list[str], pattern: Pattern, separator: str, depth: int) -> list[str]:
+def accepted(topics: list[str], pattern: Pattern, separator: str, depth: int = 0) -> list[str]:
     """Return the topics that a pattern without inner multi-segment wildcards accepts.
 
-    The first `depth` segments of each topic are known to agree with the pattern.
+    Args:
+        topics: topics that patterns of the dialect can match.
+        pattern: the pattern.
+        separator: that of the dialect.
+        depth: number of segments of each topic that are known to agree with the pattern.
     """
     size, tail = len(pattern.whole), pattern.tail
     if tail is Tail.STARTS:

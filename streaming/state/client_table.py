@@ -169,6 +169,11 @@ class SettledInterests:
         return np.flatnonzero(had > self._in_force).tolist()
 
     @property
+    def dialects(self) -> list[str]:
+        """Dialects of all patterns."""
+        return [each.dialect for each in self._patterns]
+
+    @property
     def memory_bytes(self) -> int:
         """Estimated memory of what was decoded."""
         return len(self._subscribers) * _SUBSCRIBER_BYTES

@@ -1,69 +1,24 @@
 """Indexes and counts over the content of a shard, built when first needed and kept up to date."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Reversible
 from heapq import heappop, heappush
-from itertools import chain
 from typing import Final
 
-from matcher import TopicIndex, get_dialect
 from streaming.records.model import DEFAULT_QUOTA, NO_METADATA, TopicMetadata
 from streaming.records.subscribers import ClientKey
-from streaming.state.client import Client, Interest, is_absent
+from streaming.state.client import Client, is_absent
 from streaming.state.client_table import ClientTable
 from streaming.state.delta import ShardDelta
 from streaming.state.group import Group
-from streaming.state.interests import Interests, pattern_of
-from streaming.state.topic_table import TopicTable, described
-
-Topics = Mapping[str, TopicMetadata]
+from streaming.state.interests import Interests
+from streaming.state.topic_table import PatternTargets, Topics, TopicTable, described
 
 _STALE = 64
 """Times or topics that may be stale in an index, besides as many as there are."""
 
 _QUESTIONS = 8
 """Questions for the order of some topics, for each of which all topics are visited."""
-
-
-class PatternTargets:
-    """Stored topics by pattern.
-
-    Attributes:
-        indexes: by dialect, for each one whose patterns were expanded.
-    """
-
-    def __init__(self, *, inner_multi: bool) -> None:
-        self._inner_multi = inner_multi
-        self.indexes: dict[str, TopicIndex] = {}
-
-    def expand(self, wanted: Interest, topics: Topics) -> Iterable[str]:
-        """Return the stored topics that the patterns of an interest match, perhaps several times."""
-        patterns: dict[tuple[str, str | None], list[str]] = defaultdict(list)
-        for block in wanted.blocks:
-            patterns[block.notation[:2]].extend(pattern_of(entry, block.notation) for entry in block.entries)
-        return chain.from_iterable(
-            [
-                self._index(dialect, topics).expand_any(texts, policy=policy)
-                for (dialect, policy), texts in patterns.items()
-            ]
-        )
-
-    def apply(self, delta: ShardDelta) -> None:
-        """Apply a micro-batch."""
-        for index in self.indexes.values():
-            for topic in delta.removed:
-                index.remove(topic)
-            for topic in delta.added:
-                index.add(topic)
-
-    def _index(self, dialect: str, topics: Topics) -> TopicIndex:
-        index = self.indexes.get(dialect)
-        if index is None:
-            inner_multi = self._inner_multi and get_dialect(dialect).has_inner_multi
-            index = self.indexes[dialect] = TopicIndex(dialect, allow_inner_multi=inner_multi)
-            for topic in topics:
-                index.add(topic)
-        return index
 
 
 class Times:
@@ -315,8 +270,9 @@ class Footprint:
             clients: those in session; of those in a table, the changed and the indexed ones take memory of the process.
             interests: index of interests, if there is one.
         """
-        indexes, count = len(targets.indexes) + has_order, len(topics)
-        if isinstance(topics, TopicTable) and not indexes:
+        indexes, count = [*targets.indexes.values(), *targets.recent.values()], len(topics)
+        indexed = sum(map(len, indexes)) + has_order * count
+        if isinstance(topics, TopicTable) and not (targets.indexes or has_order):
             text_bytes, count = text_bytes - topics.table.text_bytes, topics.changes
         parsed_bytes, separate = (interests.parsed_bytes, interests.separate_patterns) if interests else (0, 0)
         decoded, entries = len(clients), self._entries
@@ -328,8 +284,9 @@ class Footprint:
         return (
             _SHARD
             + max(0, text_bytes)
-            + count * (_TOPIC + indexes * _INDEXED_TOPIC)
-            + sum([index.nodes for index in targets.indexes.values()]) * _NODE
+            + count * _TOPIC
+            + indexed * _INDEXED_TOPIC
+            + sum([index.nodes for index in indexes]) * _NODE
             + self._described_topics * _METADATA
             + decoded * _CLIENT
             + entries * _ENTRY

@@ -72,6 +72,12 @@ class Interests:
         return sum(map(len, self._by_pattern.values())) + len(self._by_name)
 
     @property
+    def dialects(self) -> set[str]:
+        """Dialects of all patterns."""
+        settled = self._settled.dialects if self._settled is not None else ()
+        return {*settled, *(dialect for dialect, index in self._by_pattern.items() if len(index))}
+
+    @property
     def settled_bytes(self) -> int:
         """Estimated memory of what was decoded of settled interests."""
         return 0 if self._settled is None else self._settled.memory_bytes

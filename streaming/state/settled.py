@@ -11,6 +11,8 @@ from typing import Any, Final, Generic, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from matcher.batch.segments import ranges
+
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 K = TypeVar("K")
@@ -37,12 +39,15 @@ class TextTable:
 
     Args:
         arrays: those of `replaced`.
+
+    Attributes:
+        secret: as above.
     """
 
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
         self._texts, self._bounds, self._hashed = (arrays[name].data for name in ("texts", "bounds", "hashed"))
-        self._secret = arrays["secret"].tobytes()
+        self.secret: bytes = arrays["secret"].tobytes()
         self._found: dict[str, int | None] = {}  # rows of texts that were asked for lately
 
     @classmethod
@@ -77,14 +82,16 @@ class TextTable:
         for start in reversed(range(0, len(self), _ROWS_AT_ONCE)):
             yield start, self._block(start)
 
+    def at(self, rows: npt.NDArray[np.int64]) -> list[str]:
+        """Return the texts of some rows."""
+        bounds = self._arrays["bounds"]
+        starts, ends = bounds[rows].astype(np.int64), bounds[rows + 1].astype(np.int64)
+        _, places = ranges(starts, ends)
+        return _cut(self._arrays["texts"][places].tobytes(), [0, *(ends - starts).cumsum().tolist()])
+
     def _block(self, first: int) -> list[str]:
         bounds = self._bounds[first : first + _ROWS_AT_ONCE + 1].tolist()
-        data, offset = bytes(self._texts[bounds[0] : bounds[-1]]), bounds[0]
-        if data.isascii():
-            text = data.decode("ascii")
-            return [text[start - offset : end - offset] for start, end in pairwise(bounds)]
-        pieces = (data[start - offset : end - offset] for start, end in pairwise(bounds))
-        return [piece.decode("utf-8", "surrogatepass") for piece in pieces]
+        return _cut(bytes(self._texts[bounds[0] : bounds[-1]]), bounds)
 
     def row(self, text: str) -> int | None:
         """Return the row of a text; None if there is none. A micro-batch asks several times for each text."""
@@ -98,7 +105,7 @@ class TextTable:
 
     def _find(self, text: str) -> int | None:
         data = text.encode("utf-8", "surrogatepass")
-        wanted = _hash(data, self._secret)
+        wanted = _hash(data, self.secret)
         place = bisect_left(self._hashed, wanted)
         while place < len(self._hashed) and self._hashed[place] ^ wanted <= _ROW:
             row = self._hashed[place] & _ROW
@@ -109,7 +116,7 @@ class TextTable:
 
     def candidates(self, texts: Collection[str]) -> Iterator[str]:
         """Return those of some texts that may have a row; for many this takes half the time of as many look-ups."""
-        hashes = [_hash(text.encode("utf-8", "surrogatepass"), self._secret) for text in texts]
+        hashes = [_hash(text.encode("utf-8", "surrogatepass"), self.secret) for text in texts]
         wanted, hashed = np.array(hashes, np.uint64), self._arrays["hashed"]
         if not len(hashed):
             return iter(())
@@ -132,13 +139,23 @@ class TextTable:
         bounds = np.cumsum(np.concatenate(([0], lengths, np.fromiter(map(len, data), np.int64, len(data)))))
         if len(bounds) > _ROW or bounds[-1] > _MAX_TEXT_BYTES:
             return None
-        entries = [_hash(text, self._secret) | row for row, text in enumerate(data, len(lengths))]
+        entries = [_hash(text, self.secret) | row for row, text in enumerate(data, len(lengths))]
         return {
             "texts": np.concatenate((texts, np.frombuffer(b"".join(data), np.uint8))),
             "bounds": bounds.astype("<u4"),
             "hashed": np.sort(np.concatenate((hashed, np.array(entries, np.uint64)))).astype("<u8", copy=False),
             "secret": self._arrays["secret"],
         }
+
+
+def _cut(data: bytes, bounds: list[int]) -> list[str]:
+    """Return the texts between bounds, of which the first one is the beginning of the data."""
+    offset = bounds[0]
+    if data.isascii():
+        text = data.decode("ascii")
+        return [text[start - offset : end - offset] for start, end in pairwise(bounds)]
+    pieces = (data[start - offset : end - offset] for start, end in pairwise(bounds))
+    return [piece.decode("utf-8", "surrogatepass") for piece in pieces]
 
 
 def _hash(text: bytes, secret: bytes) -> int:

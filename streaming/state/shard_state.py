@@ -18,14 +18,13 @@ from streaming.state.indexes import (
     Deadlines,
     Footprint,
     Members,
-    PatternTargets,
     Quotas,
     TopicSpan,
 )
 from streaming.state.interests import Interests
 from streaming.state.notes import ClientNotes, Repeated
 from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive
-from streaming.state.topic_table import StoredTopics, TopicTable
+from streaming.state.topic_table import PatternTargets, StoredTopics, TopicTable
 from streaming.storage.packed import Packed, overlay
 from streaming.tuning import DEFAULT_TUNING, Tuning
 
@@ -381,7 +380,7 @@ class ShardState(ShardGroups):
         if self._deadlines is not None:
             self._deadlines.remove(gone)
             self._deadlines.add(delta.added)
-        self._targets.apply(delta)
+        self._targets.apply(delta, self.topics)
         if self.backfills:
             self.order.apply(delta)
 

@@ -15,6 +15,7 @@ import msgpack
 import numpy as np
 
 from matcher.batch import FlatPatterns
+from matcher.batch.postings import Postings
 from matcher.batch.segments import MAX_POSITIONS
 from matcher.dialects import get_dialect
 from matcher.index.texts import Spelling
@@ -40,6 +41,7 @@ from streaming.state.topic_table import TopicTable, described, settled
 from streaming.storage.snapshots import Content
 
 _PARTS: Final = ("texts", "bounds", "hashed")
+_POSTINGS: Final = {"rows": "<u4", "bounds": "<u4", "counts": "|u1"}
 _MAX_BYTES: Final = (1 << 32) - 1
 
 _CLIENTS, _REQUESTS = 3, 4  # places in a delta as plain values
@@ -53,6 +55,7 @@ class _Others(NamedTuple):
 
     Attributes:
         topics: topics with metadata.
+        postings: dialects that topics have postings of, each with the length of its `rows`.
         state: all that a delta has, without topics and settled clients.
         held: counts of quotas by client; None if topics are not counted.
         patterns: of each dialect with settled patterns: its name, their number by outline, their number, and the bytes
@@ -62,6 +65,7 @@ class _Others(NamedTuple):
     """
 
     topics: Sequence[Any]
+    postings: Sequence[tuple[str, int]]
     state: Sequence[Any]
     held: Sequence[tuple[Any, int | None]] | None
     patterns: Sequence[tuple[str, Any, int, int]]
@@ -90,23 +94,29 @@ def is_large(state: ShardState, *, min_topics: int) -> bool:
 
 def snapshot_content(state: ShardState) -> Content | None:
     """Return the content of a snapshot; None if there is too much for the arrays."""
-    topics = settled(state.topics)
+    topics = settled(state.topics, sorted(state.interests.dialects))
     if topics is None:
         return None
-    clients = _unchanged(state) or _columns(state, topics["secret"].tobytes())
+    secret = topics.names["secret"]
+    clients = _unchanged(state) or _columns(state, secret.tobytes())
     if clients is None:
         return None
     known = {name: each for name, each in described(state.topics).items() if each is not NO_METADATA}
     others = _Others(
         topic_fields(known),
+        [(dialect, len(each["rows"])) for dialect, each in topics.postings.items()],
         state_fields(state, {}, clients.clients, clients.requests),
         _held_counts(state),
         clients.patterns,
         clients.unsettled,
         clients.changes,
     )
-    table = {f"topic_{part}": topics[part] for part in _PARTS}
-    return Content({"secret": topics["secret"], **table, **clients.arrays}, others)
+    table = {f"topic_{part}": topics.names[part] for part in _PARTS}
+    postings = {
+        f"posting_{part}": np.concatenate([np.zeros(0, number), *(each[part] for each in topics.postings.values())])
+        for part, number in _POSTINGS.items()
+    }
+    return Content({"secret": secret, **table, **clients.arrays, **postings}, others)
 
 
 def _held_counts(state: ShardState) -> list[tuple[ClientKey, int | None]] | None:
@@ -322,7 +332,16 @@ def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
         others.patterns,
         others.unsettled,
     )
-    return TopicTable(topics, topics_of(others.topics)), settled
+    return TopicTable(topics, topics_of(others.topics), _postings(arrays, others.postings)), settled
+
+
+def _postings(arrays: Arrays, sizes: Sequence[tuple[str, int]]) -> dict[str, Postings]:
+    found, rows = dict[str, Postings](), arrays["posting_rows"]
+    for number, (dialect, size) in enumerate(sizes):
+        own = {part: np.split(arrays[f"posting_{part}"], len(sizes))[number] for part in ("bounds", "counts")}
+        found[dialect] = Postings({"rows": rows[:size], **own}, get_dialect(dialect), arrays["secret"].tobytes())
+        rows = rows[size:]
+    return found
 
 
 def _client(entries: TextTable, data: memoryview) -> Client:

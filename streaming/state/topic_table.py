@@ -1,11 +1,26 @@
-"""TopicTable: the topics of a large shard, in arrays that all workers of a machine share."""
+"""The topics of a large shard in arrays that all workers of a machine share, and topics by pattern."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, KeysView, Mapping
-from itertools import islice
-from typing import Any
+from contextlib import suppress
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple
 
+from matcher import InvalidPattern, Pattern, TopicIndex, get_dialect
+from matcher.batch.postings import Postings
+from matcher.batch.segments import Ints
+from matcher.batch.shapes import shape_of
+from matcher.index.topics import accepted
 from streaming.records.model import NO_METADATA, TopicMetadata
+from streaming.state.client import Interest
+from streaming.state.delta import ShardDelta
+from streaming.state.interests import allows_inner_multi, pattern_of
 from streaming.state.settled import Arrays, Settled, TextTable
+
+Topics = Mapping[str, TopicMetadata]
+
+_QUESTIONS: Final = 32
+"""Patterns for each of which all recent topics are visited; for more, they are indexed."""
 
 
 class _TopicNames(KeysView[str]):
@@ -15,17 +30,31 @@ class _TopicNames(KeysView[str]):
         return not self._mapping.has_any(list(other))
 
 
+class SettledTopics(NamedTuple):
+    """Arrays of topics: their names as in `TextTable`, and their postings by dialect."""
+
+    names: Arrays
+    postings: Mapping[str, Arrays]
+
+
 class TopicTable(Settled[str, TopicMetadata]):
     """Topics in order of creation.
 
     Args:
         table: names of the settled topics.
         described: metadata of the settled topics that have any, in order of creation.
+        postings: of the settled topics, by dialect.
+
+    Attributes:
+        postings: as above.
     """
 
-    def __init__(self, table: TextTable, described: Mapping[str, TopicMetadata]) -> None:
+    def __init__(
+        self, table: TextTable, described: Mapping[str, TopicMetadata], postings: Mapping[str, Postings]
+    ) -> None:
         super().__init__(table)
         self._described = dict(described)
+        self.postings = postings
 
     @staticmethod
     def _text(key: str) -> str:
@@ -62,22 +91,43 @@ class TopicTable(Settled[str, TopicMetadata]):
             return True
         return any(self._row(name) is not None for name in self.table.candidates(names))
 
-    def update(self, topics: Mapping[str, TopicMetadata]) -> None:  # type: ignore[override]
+    def at(self, rows: Ints) -> list[str]:
+        """Return the settled topics of some rows that are not gone."""
+        texts = self.table.at(rows)
+        if self.gone:
+            return [text for row, text in zip(rows.tolist(), texts, strict=True) if row not in self.gone]
+        return texts
+
+    def update(self, topics: Topics) -> None:  # type: ignore[override]
         """Add topics that are not stored, without a look for them."""
         self.recent.update(topics)
 
-    def settled(self) -> Arrays | None:
-        """Return the arrays of a table of all topics; None if they are too many."""
-        return self.table.replaced(self.gone, self.recent)
+    def settled(self, dialects: Iterable[str]) -> SettledTopics | None:
+        """Return the arrays of all topics, with postings of some dialects; None if they are too many."""
+        names = self.table.replaced(self.gone, self.recent)
+        if names is None:
+            return None
+        recent, postings = list(self.recent), dict[str, Arrays]()
+        for dialect in dialects:
+            former = self.postings.get(dialect)
+            if former is not None:
+                postings[dialect] = former.replaced(self.gone, recent)
+            else:
+                postings[dialect] = Postings.empty(get_dialect(dialect), self.table.secret).replaced((), list(self))
+        return SettledTopics(names, postings)
 
 
 StoredTopics = dict[str, TopicMetadata] | TopicTable
 """Topics of a shard in order of creation."""
 
 
-def settled(topics: Mapping[str, TopicMetadata]) -> Arrays | None:
-    """Return the arrays of a table of topics, in their order; None if they are too many."""
-    return topics.settled() if isinstance(topics, TopicTable) else TextTable.empty().replaced((), topics)
+def settled(topics: Topics, dialects: Iterable[str] = ()) -> SettledTopics | None:
+    """Return the arrays of topics in their order, with postings of some dialects; None if they are too many."""
+    if not isinstance(topics, TopicTable):
+        table = TopicTable(TextTable.empty(), {}, {})
+        table.update(topics)
+        topics = table
+    return topics.settled(dialects)
 
 
 def since(topics: StoredTopics, place: int) -> Iterator[str]:
@@ -85,6 +135,96 @@ def since(topics: StoredTopics, place: int) -> Iterator[str]:
     return topics.since(place) if isinstance(topics, TopicTable) else islice(topics, place, None)
 
 
-def described(topics: Mapping[str, TopicMetadata]) -> Mapping[str, TopicMetadata]:
+def described(topics: Topics) -> Topics:
     """Return all topics that have metadata, in order of creation, perhaps among others."""
     return topics.described if isinstance(topics, TopicTable) else topics
+
+
+class PatternTargets:
+    """Stored topics by pattern.
+
+    Settled topics are found by their postings, if these are of the dialect and the pattern has a shape. For all other
+    questions topics are indexed.
+
+    Attributes:
+        indexes: indexes of all topics, by dialect.
+        recent: those of the topics that are not settled.
+    """
+
+    def __init__(self, *, inner_multi: bool) -> None:
+        self._inner_multi = inner_multi
+        self._table: TextTable | None = None
+        self._postings: Mapping[str, Postings] = {}
+        self._questions = Counter[str]()
+        self.indexes: dict[str, TopicIndex] = {}
+        self.recent: dict[str, TopicIndex] = {}
+
+    def expand(self, wanted: Interest, topics: StoredTopics) -> Iterable[str]:
+        """Return the stored topics that the patterns of an interest match, perhaps several times."""
+        patterns: dict[tuple[str, str | None], list[str]] = defaultdict(list)
+        for block in wanted.blocks:
+            patterns[block.notation[:2]].extend(pattern_of(entry, block.notation) for entry in block.entries)
+        return chain.from_iterable(
+            [self._expand(key[0], self._parsed(*key, texts), topics) for key, texts in patterns.items()]
+        )
+
+    def _expand(self, dialect: str, patterns: list[Pattern], topics: StoredTopics) -> Iterable[str]:
+        self._follow(topics)
+        if not isinstance(topics, TopicTable) or dialect not in self._postings:
+            return _indexed(self.indexes, dialect, topics).expand_any(patterns)
+        literals = [pattern.literal for pattern in patterns if pattern.literal is not None]
+        others = [pattern for pattern in patterns if pattern.literal is None]
+        shaped = [pattern for pattern in others if shape_of(pattern) is not None]
+        found = [filter(topics.__contains__, literals), *self._postings[dialect].expand(shaped, topics.at)]
+        if len(shaped) < len(others):
+            rest = (pattern for pattern in others if shape_of(pattern) is None)
+            found.append(_indexed(self.indexes, dialect, topics).expand_any(rest))
+        return chain(*found, self._among_recent(dialect, shaped, topics.recent))
+
+    def _among_recent(self, dialect: str, patterns: list[Pattern], recent: Topics) -> list[str]:
+        self._questions[dialect] += len(patterns)
+        if dialect not in self.recent and self._questions[dialect] <= _QUESTIONS:
+            rules, names = get_dialect(dialect), list(recent)
+            return [
+                topic
+                for pattern in patterns
+                for topic in accepted(names, pattern, rules.separator)
+                if rules.matches(pattern, topic)
+            ]
+        return _indexed(self.recent, dialect, recent).expand_any(patterns)
+
+    def _parsed(self, dialect: str, policy: str | None, texts: Iterable[str]) -> list[Pattern]:
+        rules, found = get_dialect(dialect), list[Pattern]()
+        inner_multi = allows_inner_multi(dialect, self._inner_multi)
+        for text in texts:
+            with suppress(InvalidPattern):
+                found.append(rules.parse(text, policy=policy, allow_inner_multi=inner_multi))
+        return found
+
+    def apply(self, delta: ShardDelta, topics: StoredTopics) -> None:
+        """Apply a micro-batch; `topics` are from after it."""
+        self._follow(topics)
+        for index in chain(self.indexes.values(), self.recent.values()):
+            for topic in delta.removed:
+                index.remove(topic)
+            for topic in delta.added:
+                index.add(topic)
+
+    def _follow(self, topics: StoredTopics) -> None:
+        """Use the tables of topics; indexes that these replace are gone."""
+        table, postings = (topics.table, topics.postings) if isinstance(topics, TopicTable) else (None, {})
+        if table is not self._table:
+            for dialect in postings.keys() - self._postings.keys():
+                self.indexes.pop(dialect, None)
+            self.recent, self._questions = {}, Counter()
+            self._table, self._postings = table, postings
+
+
+def _indexed(indexes: dict[str, TopicIndex], dialect: str, topics: Iterable[str]) -> TopicIndex:
+    """Return the index of topics for a dialect, made at the first question."""
+    index = indexes.get(dialect)
+    if index is None:
+        index = indexes[dialect] = TopicIndex(dialect)
+        for topic in topics:
+            index.add(topic)
+    return index

@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"snapshot-(\d+)-([0-9a-f]{32})")
 _ABANDONED_SECONDS: Final = 3_600
 """Time after which an unfinished snapshot is of a worker that was killed."""
 
-_KIND: Final = "shard 2"
+_KIND: Final = "shard 3"
 """Name and version of the content; a snapshot of another version is not used. A pattern that was spelled must stay so
 (see `Spelling`) within a version."""
 
@@ -43,10 +43,13 @@ _TYPES: Final = {
     "block_kinds": "|u1",
     "pattern_rows": "<u4",
     "pattern_indexes": "|u1",
+    "posting_rows": "<u4",
+    "posting_bounds": "<u4",
+    "posting_counts": "|u1",
     "others": "|u1",
 }
-"""Arrays of tables (see `TextTable`, `ClientTable`, `SettledInterests`), and all else as MessagePack, with the types of
-their numbers."""
+"""Arrays (see `TextTable`, `Postings`, `ClientTable`, `SettledInterests`), and all else as MessagePack, with the types
+of their numbers."""
 
 
 class Content(NamedTuple):

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 import matcher
 from matcher import PatternIndex, TopicIndex
 from matcher.batch import FlatPatterns, FlatTopics
+from matcher.batch.postings import Postings
+from matcher.batch.shapes import shape_of
 from matcher.dialects import mqtt, nats, wamp
 from matcher.index.texts import PatternTexts
 from matcher.index.topics import _is_short
@@ -74,7 +76,8 @@ def patterns(data: bytes) -> None:
 
 def batches(data: bytes) -> None:
     """Check the flat arrays, as built and as read from their bytes."""
-    meeting = _meet(Draw(data))
+    draw = Draw(data)
+    meeting = _meet(draw)
     dialect = meeting.case.dialect
     built = FlatPatterns(meeting.parsed, dialect)
     for patterns in (built, FlatPatterns.from_bytes(built.to_bytes())):
@@ -87,6 +90,26 @@ def batches(data: bytes) -> None:
         numbers, rows = topics.expand_batch(meeting.parsed)
         found = list(zip(rows.tolist(), numbers.tolist(), strict=True))
         assert found == sorted(meeting.expected, key=lambda pair: (pair[1], pair[0]))
+    _check_postings(meeting, draw)
+
+
+def _check_postings(meeting: Meeting, draw: Draw) -> None:
+    """Check the postings of some topics after others have come and gone."""
+    topics, rules = meeting.topics, matcher.get_dialect(meeting.case.dialect)
+    first = draw.number(len(topics) + 1)
+    gone = {row for row in range(first) if draw.flag()}
+    made = Postings(Postings.empty(rules, b"secret").replaced((), topics[:first]), rules, b"secret")
+    postings = Postings(made.replaced(gone, topics[first:]), rules, b"secret")
+    kept = [row for row in range(len(topics)) if row not in gone]
+    assert len(postings) == len(kept)
+    shaped = {
+        number: pattern
+        for number, pattern in enumerate(meeting.parsed)
+        if pattern.literal is None and shape_of(pattern) is not None
+    }
+    found = postings.expand(list(shaped.values()), lambda rows: [topics[kept[row]] for row in rows])
+    expected = [topics[row] for row, number in meeting.expected if number in shaped and row not in gone]
+    assert sorted(topic for some in found for topic in some) == sorted(expected)
 
 
 def _meet(draw: Draw) -> Meeting:

@@ -30,7 +30,7 @@ from streaming.worker.process import without_collection
 from streaming.worker.rows import InputRow, InputRows, Output, OutputKind
 from streaming.worker.worker import Worker, WorkerConfig
 from tests.bench.command import milliseconds, parsed, show
-from tests.bench.streaming.workload import Workload
+from tests.bench.streaming.workload import GROUP, Workload
 from tests.support import events
 from tests.support.events import exclusive, quota, replace
 from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS
@@ -126,6 +126,15 @@ class Parents(Keys):
         rows = self.births(topics)
         return 1_000 * self.visit(rows).seconds / len(rows)
 
+    def ask(self, client: str) -> float:
+        """Subscribe a new client to one pattern on each key; return milliseconds per key."""
+        rows: dict[Key, list[InputRow]] = {}
+        for parent in self._workload.parents:
+            names = {"client": client, "group": GROUP.format(parent=parent), "parent": parent}
+            request = replace(f"region07__{self._workload.tenant()}__*", **names, version=1)
+            rows[parent, 0] = [self.row(SUBSCRIPTIONS, request)]
+        return 1_000 * self.visit(rows).seconds / len(rows)
+
 
 def columnar() -> None:
     """Judging new topics one by one against judging them by column, by the number of topics per key.
@@ -154,7 +163,7 @@ def columnar() -> None:
 
 
 def cold() -> None:
-    """First visit of a shard after a start of its worker, and the next visit: 100 new topics each."""
+    """First visit of a shard after a start of its worker, and the next visit: 100 new topics each, or a new client."""
     options = parsed(
         cold,
         topics=(3_000, "of the shard"),
@@ -162,17 +171,20 @@ def cold() -> None:
         quota=(-1, "topics that a client may hold; -1 for any number"),
         rounds=(7, "starts"),
     )
-    figures: dict[str, list[float]] = {"first ms": [], "next ms": []}
+    figures: dict[str, list[float]] = {}
     with TemporaryDirectory(prefix="reexpand-cold-") as folder:
         shard = Parents(1, Tuning().columnar_min_topics, options.patterns, Folder(folder), options.quota)
         for start in range(0, options.topics, 20_000):
             shard.create(min(20_000, options.topics - start))
-        for _ in range(options.rounds):
+        for number in range(options.rounds):
             shard.restart()
-            for found in figures.values():
-                found.append(shard.create(100))
+            for visit in ("first ms", "next ms"):
+                figures.setdefault(visit, []).append(shard.create(100))
+            shard.restart()
+            for visit in ("first pattern ms", "next pattern ms"):
+                figures.setdefault(visit, []).append(shard.ask(f"{visit} {number}"))
     name = f"{options.topics:,} topics, {options.patterns:,} patterns"
-    show({name: figures}, "CPU of a worker for 100 new topics", as_json=options.json)
+    show({name: figures}, "CPU of a worker for 100 new topics, or for a pattern of a new client", as_json=options.json)
 
 
 def resync() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
+import numpy as np
 import pytest
 
 from matcher.index.texts import _form_of
@@ -24,6 +25,9 @@ def test_any_patterns_and_topics_match_by_definition(
         monkeypatch.setattr("matcher.index.texts.MAX_FORMS", 2)
         monkeypatch.setattr("matcher.index.texts.MAX_SEGMENTS", 2)
         monkeypatch.setattr("matcher.index.texts._form_of", _form_of.__wrapped__)
+        monkeypatch.setattr("matcher.batch.postings._SHIFT", np.uint64(62))
+        monkeypatch.setattr("matcher.batch.postings._TOPICS_AT_ONCE", 2)
+        monkeypatch.setattr("matcher.batch.postings._ROWS_AT_ONCE", 2)
     random = Random(0)
     for _ in range(2_000):
         target(random.randbytes(random.randrange(400)))

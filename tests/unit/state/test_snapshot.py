@@ -1,6 +1,7 @@
 """A state whose topics and clients are in arrays is the state that it was, and has the same interests."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any
@@ -9,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from matcher import InvalidPattern, get_dialect
 from streaming.records.model import BIND_TOPIC, LITE, NO_METADATA, WILDCARD, Notation
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, ShardDelta, ShardState, restore, settle, snapshot_content
 from streaming.state.blocks import Block
-from streaming.state.client import ABSENT, Client, LastRequest, Subscription
+from streaming.state.client import ABSENT, Client, Interest, LastRequest, Subscription
 from streaming.state.client_table import ClientTable, SettledClients
 from streaming.state.codec import state_fields
+from streaming.state.interests import allows_inner_multi, pattern_of
 from streaming.tuning import Tuning
 from tests.support.events import MQTT, NATS, WAMP
 from tests.support.states import as_read
@@ -66,6 +69,7 @@ def change(random: Random, state: ShardState) -> ShardDelta:
 
 def assert_same(found: ShardState, wanted: ShardState, topics: Sequence[str] = TOPICS) -> None:
     assert found == wanted
+    assert_targets(found)
     assert sorted(found.clients) == sorted(wanted.clients)
     assert len(found.clients) == len(wanted.clients)
     assert len(found.last_requests) == len(wanted.last_requests)
@@ -80,6 +84,20 @@ def assert_same(found: ShardState, wanted: ShardState, topics: Sequence[str] = T
     assert [*map(normal, found.interests.match_all(topics))] == [normal(plain.match(topic)) for topic in topics]
     pairs, others = found.interests.pairs(topics), plain.pairs(topics)
     assert pairs.topics_by_client() == others.topics_by_client()
+
+
+def assert_targets(state: ShardState) -> None:
+    """Check the topics of each entry."""
+    for notation, entries in ENTRIES.items():
+        rules = get_dialect(notation.dialect)
+        for entry in entries:
+            inner_multi = allows_inner_multi(notation.dialect, state.inner_multi)
+            with suppress(InvalidPattern):
+                text = pattern_of(entry, notation)
+                pattern = rules.parse(text, policy=notation.policy, allow_inner_multi=inner_multi)
+                wanted = [topic for topic in state.topics if rules.matches(pattern, topic)]
+                asked = Interest(patterns=True, blocks=(Block(1, 0, 1, notation, (entry,)),))
+                assert sorted(state.topics_of(asked)) == sorted(wanted)
 
 
 def test_long_patterns_are_not_parsed_at_each_use() -> None:
@@ -166,8 +184,8 @@ def test_a_failed_micro_batch_leaves_the_arrays() -> None:
     assert plain.memory_bytes(10_000) == state.memory_bytes(10_000)
     plain.apply(ShardDelta(clients={ClientKey("g", "c5"): Client(one, one)}))
     state.apply(ShardDelta(clients={ClientKey("g", "c5"): Client(one, one)}))
-    assert_same(plain, state)
     assert plain.memory_bytes(10_000) == state.memory_bytes(10_000)
+    assert_same(plain, state)
     found = ShardState()
     restore(found, as_read(snapshot_content(plain)))
     assert_same(found, state)
@@ -204,16 +222,17 @@ def normal(matches: Matches) -> dict[SubscriberKey, set[str]]:
     return {subscriber: set(texts) for subscriber, texts in matches.items()}
 
 
-@pytest.mark.parametrize(("array_min_topics", "forms"), [(1, 16), (100, 16), (1, 2)])
+@pytest.mark.parametrize(("array_min_topics", "forms", "questions"), [(1, 16, 0), (100, 16, 99), (1, 2, 30)])
 @given(seed=st.integers(0, 10_000), length=st.integers(1, 25))
 def test_any_state_and_its_interests_stay_as_they_are(
-    array_min_topics: int, forms: int, seed: int, length: int
+    array_min_topics: int, forms: int, questions: int, seed: int, length: int
 ) -> None:
     """Whether it is settled again and again, or read from a snapshot, with many or few changes in between."""
     random = Random(seed)
     new = partial(ShardState, inner_multi=True, tuning=Tuning(array_min_topics=array_min_topics, array_build_topics=0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("matcher.index.texts.MAX_FORMS", forms)
+        patch.setattr("streaming.state.topic_table._QUESTIONS", questions)
         run(random, new, length)
 
 

@@ -29,7 +29,7 @@ def table(topics: StoredTopics) -> TopicTable:
     arrays = settled(topics)
     assert arrays is not None
     known = {name: each for name, each in described(topics).items() if each is not NO_METADATA}
-    return TopicTable(TextTable(arrays), known)
+    return TopicTable(TextTable(arrays.names), known, {})
 
 
 def assert_equal(found: TopicTable, wanted: Mapping[str, TopicMetadata]) -> None:
@@ -90,8 +90,8 @@ def test_the_hashes_are_secret() -> None:
     one, other = (settled(dict.fromkeys(NAMES, NO_METADATA)) for _ in range(2))
     assert one is not None
     assert other is not None
-    assert not np.array_equal(one["hashed"], other["hashed"])
-    assert np.array_equal(one["texts"], other["texts"])
+    assert not np.array_equal(one.names["hashed"], other.names["hashed"])
+    assert np.array_equal(one.names["texts"], other.names["texts"])
 
 
 @pytest.mark.parametrize("limit", ["_ROW", "_MAX_TEXT_BYTES"])
