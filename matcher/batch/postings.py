@@ -22,8 +22,8 @@ _BUCKET_BITS: Final = 14
 _BUCKETS: Final = 1 << _BUCKET_BITS
 _SHIFT: Final = np.uint64(64 - _BUCKET_BITS)
 _MAX_COUNT: Final = 255
-_TOPICS_AT_ONCE: Final = 1 << 16  # that are cut
-_ROWS_AT_ONCE: Final = 1 << 12  # that are read
+_CHARACTERS_AT_ONCE: Final = 1 << 20  # that are cut, as all may be separators
+_ROWS_AT_ONCE: Final = 512  # that are read
 
 
 class _Postings(NamedTuple):
@@ -114,9 +114,8 @@ class Postings:
     def replaced(self, gone: Collection[int], added: Sequence[str]) -> Arrays:
         """Return the arrays without some rows, with other topics behind the rest."""
         parts = [self._without(gone)]
-        for start in range(0, len(added), _TOPICS_AT_ONCE):
-            first = sum(len(part.counts) for part in parts)
-            parts.append(self._postings_of(added[start : start + _TOPICS_AT_ONCE], first))
+        for topics in _in_pieces(added):
+            parts.append(self._postings_of(topics, sum(len(part.counts) for part in parts)))
         found = _Postings(*map(np.concatenate, zip(*parts, strict=True)))
         bounds = np.cumsum(np.bincount(found.buckets, minlength=_BUCKETS))
         return {
@@ -149,3 +148,13 @@ class Postings:
 
     def _buckets(self, hashed: Any, places: Ints) -> Any:
         return (at_positions(hashed, places, self._salt) >> _SHIFT).astype(np.uint16)
+
+
+def _in_pieces(topics: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield topics in pieces of about `_CHARACTERS_AT_ONCE`."""
+    start = size = 0
+    for end, topic in enumerate(topics, 1):
+        size += len(topic)
+        if size >= _CHARACTERS_AT_ONCE or end == len(topics):
+            yield topics[start:end]
+            start, size = end, 0

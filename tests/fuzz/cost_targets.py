@@ -4,6 +4,7 @@ Budgets hold for inputs of at most 16 kB. They count products too: so many topic
 """
 
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -13,6 +14,8 @@ import orjson
 import matcher
 from matcher import selectors
 from matcher.batch import FlatPatterns, FlatTopics
+from matcher.batch.postings import Postings
+from matcher.batch.shapes import shape_of
 from streaming import state
 from streaming.console.asking import MAX_CHARACTERS, MAX_OWN, Trial, attempt
 from streaming.records.model import Notation, Source, Stream
@@ -139,6 +142,9 @@ def _patterns(value: Json) -> int:
     stored.expand_any(patterns)
     FlatPatterns(patterns, dialect, salt=b"0").match_batch(topics)
     FlatTopics(topics, dialect).expand_batch(patterns)
+    rules, shaped = matcher.get_dialect(dialect), [pattern for pattern in patterns if shape_of(pattern) is not None]
+    postings = Postings(Postings.empty(rules, b"0").replaced((), topics), rules, b"0")
+    deque(postings.expand(shaped, lambda rows: [topics[row] for row in rows]), 0)
     written = 0
     for text, topic in zip(texts, topics, strict=False):
         with suppress(matcher.MatcherError):
