@@ -6,6 +6,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,11 +16,13 @@ from matcher import InvalidPattern, get_dialect
 from streaming.records.model import BIND_TOPIC, LITE, NO_METADATA, WILDCARD, Notation
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, ShardDelta, ShardState, restore, settle, snapshot_content
+from streaming.state import topic_table as module
 from streaming.state.blocks import Block
 from streaming.state.client import ABSENT, Client, Interest, LastRequest, Subscription
 from streaming.state.client_table import ClientTable, SettledClients
 from streaming.state.codec import state_fields
 from streaming.state.interests import allows_inner_multi, pattern_of
+from streaming.state.settled import TextTable
 from streaming.tuning import Tuning
 from tests.support.events import MQTT, NATS, WAMP
 from tests.support.states import as_read
@@ -211,6 +215,74 @@ def test_the_counts_of_clients_that_are_gone_are_forgotten() -> None:
     restore(found, content)
     assert found.counts is not None
     assert found.counts.by_client == {ClientKey("g", "c0"): 1}
+
+
+def patterned(count: int) -> ShardState:
+    """Return a settled state of many topics, whose client has a pattern."""
+    state = many(1, "a__*")
+    state.apply(ShardDelta(added=dict.fromkeys((f"a__b__{number}" for number in range(count)), NO_METADATA)))
+    settle(state, as_read(snapshot_content(state)))
+    return state
+
+
+def expand(state: ShardState, *patterns: str) -> list[str]:
+    return sorted(state.topics_of(Interest(patterns=True, blocks=(Block(1, 0, 1, LITE, patterns),))))
+
+
+def test_settled_topics_are_found_without_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only patterns without a shape need one, which then stays."""
+    state = patterned(2_000)
+    decoded = 0
+    former = TextTable.at
+
+    def at(table: TextTable, rows: npt.NDArray[np.int64]) -> list[str]:
+        nonlocal decoded
+        decoded += len(rows)
+        return former(table, rows)
+
+    monkeypatch.setattr(TextTable, "at", at)
+    size = state.memory_bytes(100_000)
+    assert expand(state, "a__b__7", "*__*__1999", "x__**") == ["a__b__1999", "a__b__7"]
+    assert decoded < 10
+    assert state.memory_bytes(100_000) == size
+    assert not state._targets.indexes
+    deep = "__".join("*" * 20)
+    assert expand(state, deep) == []
+    assert [*state._targets.indexes] == ["lite"]
+    assert state.memory_bytes(100_000) > size + 2_000 * 80
+    state.apply(ShardDelta({"a__b__7": None}, {"__".join("c" * 20): NO_METADATA}))
+    settle(state, as_read(snapshot_content(state)))
+    assert [*state._targets.indexes] == ["lite"]
+    assert expand(state, deep, "*__*__7") == ["__".join("c" * 20)]
+
+
+def test_recent_topics_are_indexed_after_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index of so few topics is gone when they are settled, and an index of all when the first postings are."""
+    monkeypatch.setattr(module, "_QUESTIONS", 3)
+    state = ShardState()
+    state.apply(ShardDelta(added={"a__b": NO_METADATA}))
+    assert expand(state, "a__*") == ["a__b"]
+    state.apply(ShardDelta(added=dict.fromkeys((f"a__b__{number}" for number in range(2_000)), NO_METADATA)))
+    settle(state, as_read(snapshot_content(state)))
+    assert [*state._targets.indexes] == ["lite"]
+    one = Subscription(True, 1, (Block(1, 0, 1, LITE, ("c",)),))
+    state.apply(ShardDelta({}, {}, {"g": GROUPS["wildcard"]}, {ClientKey("g", "c"): Client(one, one)}))
+    settle(state, as_read(snapshot_content(state)))
+    state.apply(ShardDelta({"a__b__3": None, "a__b": None}, {"a__c": NO_METADATA, "a__b": NO_METADATA}))
+    size = state.memory_bytes(100_000)
+    for _ in range(3):
+        assert expand(state, "a__*") == ["a__b", "a__c"]
+        assert not state._targets.indexes
+        assert not state._targets.recent
+    assert expand(state, "a__*") == ["a__b", "a__c"]
+    assert len(state._targets.recent["lite"]) == 2
+    assert size < state.memory_bytes(100_000) < size + 2_000
+    state.apply(ShardDelta({"a__b": None, "a__b__4": None}, {"a__d": NO_METADATA}))
+    assert expand(state, "a__*", "*__b__1") == ["a__b__1", "a__c", "a__d"]
+    settle(state, as_read(snapshot_content(state)))
+    state.apply(ShardDelta({"a__d": None}, {"a__e": NO_METADATA}))
+    assert not state._targets.recent
+    assert expand(state, "a__*") == ["a__c", "a__e"]
 
 
 def whole(state: ShardState) -> list[Any]:
