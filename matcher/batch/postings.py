@@ -102,8 +102,6 @@ class Postings:
             return np.flatnonzero(self._fits(self._counts, pattern.tail, least))
         rows = postings[0]
         for others in postings[1:]:
-            if not len(rows):
-                break
             rows = rows[others.take(others.searchsorted(rows), mode="clip") == rows]
         return np.unique(rows[self._fits(self._counts.take(rows), pattern.tail, least)]).astype(np.int64)
 
@@ -142,7 +140,7 @@ class Postings:
         counts = np.where(matchable(segments, self._dialect), segments.counts, 0)
         owners = np.repeat(np.arange(len(topics)), segments.counts)
         places = np.arange(len(owners)) - segments.first[owners]
-        taken = (places < counts[owners]) & (places < MAX_POSITIONS)
+        taken = places < MAX_POSITIONS
         buckets = self._buckets(hashes(segments, self._salt), places)[taken]
         return _Postings(buckets, (owners[taken] + first).astype("<u4"), np.minimum(counts, _MAX_COUNT).astype("|u1"))
 

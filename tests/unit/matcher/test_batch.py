@@ -9,6 +9,7 @@ import pytest
 from matcher import InvalidPattern, MatcherError, PatternIndex
 from matcher.batch import FlatPatterns, FlatTopics
 from matcher.batch.codec import dump
+from matcher.batch.postings import Postings
 from matcher.batch.segments import MAX_POSITIONS, Salt, cut, hashes
 from matcher.batch.shapes import MAX_SHAPES
 from matcher.batch.shapes import usable as usable_keys
@@ -82,6 +83,16 @@ def test_many_segments_and_many_shapes() -> None:
     assert of_patterns(index, topics) == expected
     assert of_patterns(FlatPatterns.from_bytes(index.to_bytes()), topics) == expected
     assert of_topics(FlatTopics(topics, "nats"), patterns) == expected
+
+
+def test_postings_of_topics_with_hundreds_of_segments() -> None:
+    """The number of segments has one byte."""
+    topics = [".".join(["a"] * count) for count in (1, 2, 255, 256, 257, 300, 512, 513)]
+    rules = get_dialect("nats")
+    postings = Postings(Postings.empty(rules, b"").replaced((), topics), rules, b"")
+    patterns = [rules.parse(text) for text in ("a.>", "*", "a.*", ">", "b.>")]
+    found = [topic for some in postings.expand(patterns, lambda rows: [topics[row] for row in rows]) for topic in some]
+    assert sorted(found) == sorted([*topics[1:], topics[0], topics[1], *topics])
 
 
 def test_batches_larger_than_a_chunk() -> None:

@@ -249,7 +249,7 @@ def test_settled_topics_are_found_without_an_index(monkeypatch: pytest.MonkeyPat
     deep = "__".join("*" * 20)
     assert expand(state, deep) == []
     assert [*state._targets.indexes] == ["lite"]
-    assert state.memory_bytes(100_000) > size + 2_000 * 80
+    assert state.memory_bytes(100_000) > size + 2_000 * 190
     state.apply(ShardDelta({"a__b__7": None}, {"__".join("c" * 20): NO_METADATA}))
     settle(state, as_read(snapshot_content(state)))
     assert [*state._targets.indexes] == ["lite"]
