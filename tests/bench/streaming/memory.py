@@ -51,6 +51,8 @@ def _pss(parents: int, topics: int, patterns: int) -> int:
         for start in range(0, topics, FILL * parents):
             shards.create(max(1, min(FILL * parents, topics - start) // parents))
         births, pipes, workers = shards.births(1), [context.Pipe() for _ in range(WORKERS)], []
+        shards.restart()  # this process would share the snapshots too
+        gc.collect()
         for _, there in pipes:
             workers.append(context.Process(target=_work, args=(shards, births, there)))
             workers[-1].start()
