@@ -164,21 +164,28 @@ class PatternTargets:
         patterns: dict[tuple[str, str | None], list[str]] = defaultdict(list)
         for block in wanted.blocks:
             patterns[block.notation[:2]].extend(pattern_of(entry, block.notation) for entry in block.entries)
+        if isinstance(topics, TopicTable):
+            self._follow(topics)
+            return chain.from_iterable([self._expand(*key, texts, topics) for key, texts in patterns.items()])
         return chain.from_iterable(
-            [self._expand(key[0], self._parsed(*key, texts), topics) for key, texts in patterns.items()]
+            [
+                self._indexed(self.indexes, dialect, topics).expand_any(texts, policy=policy)
+                for (dialect, policy), texts in patterns.items()
+            ]
         )
 
-    def _expand(self, dialect: str, patterns: list[Pattern], topics: StoredTopics) -> Iterable[str]:
-        self._follow(topics)
-        if not isinstance(topics, TopicTable) or dialect not in self._postings:
-            return _indexed(self.indexes, dialect, topics).expand_any(patterns)
+    def _expand(self, dialect: str, policy: str | None, texts: list[str], topics: TopicTable) -> Iterable[str]:
+        postings = topics.postings.get(dialect)
+        if postings is None:
+            return self._indexed(self.indexes, dialect, topics).expand_any(texts, policy=policy)
+        patterns = self._parsed(dialect, policy, texts)
         literals = [pattern.literal for pattern in patterns if pattern.literal is not None]
         others = [pattern for pattern in patterns if pattern.literal is None]
         shaped = [pattern for pattern in others if shape_of(pattern) is not None]
-        found = [filter(topics.__contains__, literals), *self._postings[dialect].expand(shaped, topics.at)]
+        found = [filter(topics.__contains__, literals), *postings.expand(shaped, topics.at)]
         if len(shaped) < len(others):
             rest = (pattern for pattern in others if shape_of(pattern) is None)
-            found.append(_indexed(self.indexes, dialect, topics).expand_any(rest))
+            found.append(self._indexed(self.indexes, dialect, topics).expand_any(rest))
         return chain(*found, self._among_recent(dialect, shaped, topics.recent))
 
     def _among_recent(self, dialect: str, patterns: list[Pattern], recent: Topics) -> list[str]:
@@ -191,7 +198,17 @@ class PatternTargets:
                 for topic in accepted(names, pattern, rules.separator)
                 if rules.matches(pattern, topic)
             ]
-        return _indexed(self.recent, dialect, recent).expand_any(patterns)
+        return self._indexed(self.recent, dialect, recent).expand_any(patterns)
+
+    def _indexed(self, indexes: dict[str, TopicIndex], dialect: str, topics: Iterable[str]) -> TopicIndex:
+        """Return the index of topics for a dialect, made at the first question."""
+        index = indexes.get(dialect)
+        if index is None:
+            inner_multi = allows_inner_multi(dialect, self._inner_multi)
+            index = indexes[dialect] = TopicIndex(dialect, allow_inner_multi=inner_multi)
+            for topic in topics:
+                index.add(topic)
+        return index
 
     def _parsed(self, dialect: str, policy: str | None, texts: Iterable[str]) -> list[Pattern]:
         rules, found = get_dialect(dialect), list[Pattern]()
@@ -203,28 +220,18 @@ class PatternTargets:
 
     def apply(self, delta: ShardDelta, topics: StoredTopics) -> None:
         """Apply a micro-batch; `topics` are from after it."""
-        self._follow(topics)
+        if isinstance(topics, TopicTable):
+            self._follow(topics)
         for index in chain(self.indexes.values(), self.recent.values()):
             for topic in delta.removed:
                 index.remove(topic)
             for topic in delta.added:
                 index.add(topic)
 
-    def _follow(self, topics: StoredTopics) -> None:
-        """Use the tables of topics; indexes that these replace are gone."""
-        table, postings = (topics.table, topics.postings) if isinstance(topics, TopicTable) else (None, {})
-        if table is not self._table:
-            for dialect in postings.keys() - self._postings.keys():
+    def _follow(self, topics: TopicTable) -> None:
+        """Use a table of topics; indexes that it replaces are gone."""
+        if topics.table is not self._table:
+            for dialect in topics.postings.keys() - self._postings.keys():
                 self.indexes.pop(dialect, None)
             self.recent, self._questions = {}, Counter()
-            self._table, self._postings = table, postings
-
-
-def _indexed(indexes: dict[str, TopicIndex], dialect: str, topics: Iterable[str]) -> TopicIndex:
-    """Return the index of topics for a dialect, made at the first question."""
-    index = indexes.get(dialect)
-    if index is None:
-        index = indexes[dialect] = TopicIndex(dialect)
-        for topic in topics:
-            index.add(topic)
-    return index
+            self._table, self._postings = topics.table, topics.postings
