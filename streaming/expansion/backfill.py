@@ -19,9 +19,8 @@ from streaming.state import Backfill, ShardState
 from streaming.state.client import NOTHING, Interest
 from streaming.state.delta import Former, PolicyEvent
 from streaming.state.frames import former_interest, former_policy, pinned
-from streaming.state.indexes import TopicSpan
 from streaming.state.policy import GroupPolicy
-from streaming.state.topic_table import StoredTopics
+from streaming.state.topic_table import StoredTopics, TopicSpan
 
 Covering = tuple[tuple[ClientKey, ...], tuple[ClientKey, ...]]
 """The backfills that cover a topic before and after a micro-batch."""

@@ -14,17 +14,16 @@ from streaming.state.frames import Accepted, Frame, GroupRows, covered_frame, fo
 from streaming.state.group import Group, GroupSelectors, Roster, read_alike
 from streaming.state.indexes import (
     Alarms,
-    CreationOrder,
     Deadlines,
     Footprint,
     Members,
+    PatternTargets,
     Quotas,
-    TopicSpan,
 )
 from streaming.state.interests import Interests
 from streaming.state.notes import ClientNotes, Repeated
 from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive
-from streaming.state.topic_table import PatternTargets, StoredTopics, TopicTable
+from streaming.state.topic_table import CreationOrder, StoredTopics, TopicSpan, TopicTable
 from streaming.storage.packed import Packed, overlay
 from streaming.tuning import DEFAULT_TUNING, Tuning
 

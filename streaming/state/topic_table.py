@@ -1,26 +1,23 @@
-"""The topics of a large shard in arrays that all workers of a machine share, and topics by pattern."""
+"""The topics of a large shard in arrays that all workers of a machine share, and topics in order of creation."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, KeysView, Mapping
-from contextlib import suppress
-from itertools import chain, islice
+from collections.abc import Collection, Container, Iterable, Iterator, KeysView, Mapping, Reversible
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from matcher import InvalidPattern, Pattern, TopicIndex, get_dialect
+from matcher import get_dialect
 from matcher.batch.postings import Postings
 from matcher.batch.segments import Ints
-from matcher.batch.shapes import shape_of
-from matcher.index.topics import accepted
 from streaming.records.model import NO_METADATA, TopicMetadata
-from streaming.state.client import Interest
 from streaming.state.delta import ShardDelta
-from streaming.state.interests import allows_inner_multi, pattern_of
 from streaming.state.settled import Arrays, Settled, TextTable
 
 Topics = Mapping[str, TopicMetadata]
 
-_QUESTIONS: Final = 32
-"""Patterns for each of which all recent topics are visited; for more, they are indexed."""
+STALE: Final = 64
+"""Times or topics that may be stale in an index, besides as many as there are."""
+
+_QUESTIONS: Final = 8
+"""Questions for the order of some topics, for each of which all topics are visited."""
 
 
 class _TopicNames(KeysView[str]):
@@ -140,98 +137,73 @@ def described(topics: Topics) -> Topics:
     return topics.described if isinstance(topics, TopicTable) else topics
 
 
-class PatternTargets:
-    """Stored topics by pattern.
+class TopicSpan(Reversible[str], Container[str]):
+    """Stored topics from one to another one, in order of creation."""
 
-    Settled topics are found by their postings, if these are of the dialect and the pattern has a shape. For all other
-    questions topics are indexed.
+    def __init__(self, names: list[str], places: Mapping[str, int], first: int, last: int) -> None:
+        self._names = names
+        self._places = places
+        self._first = first
+        self._last = last
+
+    def __contains__(self, topic: object) -> bool:
+        place = self._places.get(topic)  # type: ignore[call-overload]
+        return place is not None and self._first <= place <= self._last
+
+    def __iter__(self) -> Iterator[str]:
+        return self._present(range(self._first, min(self._last + 1, len(self._names))))
+
+    def __reversed__(self) -> Iterator[str]:
+        return self._present(reversed(range(self._first, min(self._last + 1, len(self._names)))))
+
+    def _present(self, places: Iterable[int]) -> Iterator[str]:
+        names = self._names
+        return (names[place] for place in places if self._places.get(names[place]) == place)
+
+
+class CreationOrder:
+    """Places of stored topics in their order of creation, the same for any number of spans.
 
     Attributes:
-        indexes: indexes of all topics, by dialect.
-        recent: those of the topics that are not settled.
+        questions: number of calls of `in_order` before the topics were numbered.
     """
 
-    def __init__(self, *, inner_multi: bool) -> None:
-        self._inner_multi = inner_multi
-        self._table: TextTable | None = None
-        self._postings: Mapping[str, Postings] = {}
-        self._questions = Counter[str]()
-        self.indexes: dict[str, TopicIndex] = {}
-        self.recent: dict[str, TopicIndex] = {}
+    def __init__(self) -> None:
+        self._names: list[str] = []  # also those of deleted topics
+        self._places: dict[str, int] = {}
+        self.questions = 0
 
-    def expand(self, wanted: Interest, topics: StoredTopics) -> Iterable[str]:
-        """Return the stored topics that the patterns of an interest match, perhaps several times."""
-        patterns: dict[tuple[str, str | None], list[str]] = defaultdict(list)
-        for block in wanted.blocks:
-            patterns[block.notation[:2]].extend(pattern_of(entry, block.notation) for entry in block.entries)
-        if isinstance(topics, TopicTable):
-            self._follow(topics)
-            return chain.from_iterable([self._expand(*key, texts, topics) for key, texts in patterns.items()])
-        return chain.from_iterable(
-            [
-                self._indexed(self.indexes, dialect, topics).expand_any(texts, policy=policy)
-                for (dialect, policy), texts in patterns.items()
-            ]
-        )
+    def span(self, first: str, last: str, topics: Topics) -> TopicSpan:
+        """Return the topics from `first` to `last`; none if `first` is not stored."""
+        self._number(topics)
+        end = len(self._names)
+        return TopicSpan(self._names, self._places, self._places.get(first, end), self._places.get(last, end))
 
-    def _expand(self, dialect: str, policy: str | None, texts: list[str], topics: TopicTable) -> Iterable[str]:
-        postings = topics.postings.get(dialect)
-        if postings is None:
-            return self._indexed(self.indexes, dialect, topics).expand_any(texts, policy=policy)
-        patterns = self._parsed(dialect, policy, texts)
-        literals = [pattern.literal for pattern in patterns if pattern.literal is not None]
-        others = [pattern for pattern in patterns if pattern.literal is None]
-        shaped = [pattern for pattern in others if shape_of(pattern) is not None]
-        found = [filter(topics.__contains__, literals), *postings.expand(shaped, topics.at)]
-        if len(shaped) < len(others):
-            rest = (pattern for pattern in others if shape_of(pattern) is None)
-            found.append(self._indexed(self.indexes, dialect, topics).expand_any(rest))
-        return chain(*found, self._among_recent(dialect, shaped, topics.recent))
+    def in_order(self, wanted: Collection[str], topics: Topics) -> Iterable[str]:
+        """Return the stored topics among some, in order of creation.
 
-    def _among_recent(self, dialect: str, patterns: list[Pattern], recent: Topics) -> list[str]:
-        self._questions[dialect] += len(patterns)
-        if dialect not in self.recent and self._questions[dialect] <= _QUESTIONS:
-            rules, names = get_dialect(dialect), list(recent)
-            return [
-                topic
-                for pattern in patterns
-                for topic in accepted(names, pattern, rules.separator)
-                if rules.matches(pattern, topic)
-            ]
-        return self._indexed(self.recent, dialect, recent).expand_any(patterns)
+        After a few questions the topics are numbered, so a question costs only its own topics.
+        """
+        if not self._names:
+            self.questions += 1
+            if self.questions <= _QUESTIONS:
+                return filter(wanted.__contains__, topics)
+            self._number(topics)
+        return sorted(filter(self._places.__contains__, wanted), key=self._places.__getitem__)
 
-    def _indexed(self, indexes: dict[str, TopicIndex], dialect: str, topics: Iterable[str]) -> TopicIndex:
-        """Return the index of topics for a dialect, made at the first question."""
-        index = indexes.get(dialect)
-        if index is None:
-            inner_multi = allows_inner_multi(dialect, self._inner_multi)
-            index = indexes[dialect] = TopicIndex(dialect, allow_inner_multi=inner_multi)
-            for topic in topics:
-                index.add(topic)
-        return index
+    def _number(self, topics: Topics) -> None:
+        if not self._names:
+            self._names = list(topics)
+            self._places = {topic: place for place, topic in enumerate(topics)}
 
-    def _parsed(self, dialect: str, policy: str | None, texts: Iterable[str]) -> list[Pattern]:
-        rules, found = get_dialect(dialect), list[Pattern]()
-        inner_multi = allows_inner_multi(dialect, self._inner_multi)
-        for text in texts:
-            with suppress(InvalidPattern):
-                found.append(rules.parse(text, policy=policy, allow_inner_multi=inner_multi))
-        return found
-
-    def apply(self, delta: ShardDelta, topics: StoredTopics) -> None:
-        """Apply a micro-batch; `topics` are from after it."""
-        if isinstance(topics, TopicTable):
-            self._follow(topics)
-        for index in chain(self.indexes.values(), self.recent.values()):
-            for topic in delta.removed:
-                index.remove(topic)
-            for topic in delta.added:
-                index.add(topic)
-
-    def _follow(self, topics: TopicTable) -> None:
-        """Use a table of topics; indexes that it replaces are gone."""
-        if topics.table is not self._table:
-            for dialect in topics.postings.keys() - self._postings.keys():
-                self.indexes.pop(dialect, None)
-            self.recent, self._questions = {}, Counter()
-            self._table, self._postings = topics.table, topics.postings
+    def apply(self, delta: ShardDelta) -> None:
+        """Apply a micro-batch; the places are made again when most topics are gone."""
+        if not self._names:
+            return
+        for topic in delta.removed:
+            self._places.pop(topic, None)
+        for topic in delta.added:
+            self._places[topic] = len(self._names)
+            self._names.append(topic)
+        if len(self._names) > 2 * len(self._places) + STALE:
+            self._names, self._places = [], {}

@@ -16,7 +16,7 @@ from matcher import InvalidPattern, get_dialect
 from streaming.records.model import BIND_TOPIC, LITE, NO_METADATA, WILDCARD, Notation
 from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, ShardDelta, ShardState, restore, settle, snapshot_content
-from streaming.state import topic_table as module
+from streaming.state import indexes as module
 from streaming.state.blocks import Block
 from streaming.state.client import ABSENT, Client, Interest, LastRequest, Subscription
 from streaming.state.client_table import ClientTable, SettledClients
@@ -304,7 +304,7 @@ def test_any_state_and_its_interests_stay_as_they_are(
     new = partial(ShardState, inner_multi=True, tuning=Tuning(array_min_topics=array_min_topics, array_build_topics=0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("matcher.index.texts.MAX_FORMS", forms)
-        patch.setattr("streaming.state.topic_table._QUESTIONS", questions)
+        patch.setattr("streaming.state.indexes._QUESTIONS", questions)
         run(random, new, length)
 
 
