@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from matcher.batch.segments import MAX_POSITIONS, Salt, at_positions, cut, hashes, matchable, pack
+from matcher.batch.segments import MAX_POSITIONS, Salt, Segments, at_positions, cut, hashes, matchable, pack
 from matcher.index.topics import accepted
 from matcher.pattern import ONE, Tail
 
@@ -18,31 +18,32 @@ if TYPE_CHECKING:
     from matcher.dialects import Dialect
     from matcher.pattern import Pattern
 
-_BUCKET_BITS: Final = 14
-_BUCKETS: Final = 1 << _BUCKET_BITS
-_SHIFT: Final = np.uint64(64 - _BUCKET_BITS)
+_BUCKETS: Final = 1 << 14
+_MARK_BITS: Final = 4
+_MARK: Final = (1 << _MARK_BITS) - 1
+_SHIFT: Final = np.uint64(64 - 14 - _MARK_BITS)
+_POSTING_BITS: Final = np.uint64(32)
 _MAX_COUNT: Final = 255
 _CHARACTERS_AT_ONCE: Final = 1 << 20  # that are cut, as all may be separators
 _ROWS_AT_ONCE: Final = 512  # that are read
 
 
 class _Postings(NamedTuple):
-    """Buckets and rows of some topics, in order of the rows, and the number of segments of each topic."""
+    """Postings of some topics, each behind its bucket in 64 bits, and the number of segments of each topic."""
 
-    buckets: Any
-    rows: Any
+    keyed: Any
     counts: Any
 
 
 class Postings:
     """Fewer than 2**28 topics by their segments. They take 4 bytes per segment, 1 per topic, and 64 kB in all.
 
-        rows    rows of topics by bucket, ascending: one for each of the first `MAX_POSITIONS` segments of a topic
-        bounds  start of each bucket, and the end of the last one
-        counts  number of segments of each topic, at most 255; 0 if no pattern matches it
+        postings  by bucket: one for each of the first `MAX_POSITIONS` segments of a topic; sorted
+        bounds    start of each bucket, and the end of the last one
+        counts    number of segments of each topic, at most 255; 0 if no pattern matches it
 
-    A bucket has the segments with the same 14 bits of a keyed hash of text and position, so topics are compared with
-    the pattern when they are read.
+    A segment has 18 bits of a keyed hash of its text and position: its bucket, and the mark in the last 4 bits of its
+    posting, behind the row of the topic. Topics are compared with the pattern when they are read.
 
     Args:
         arrays: those of `replaced`.
@@ -51,14 +52,14 @@ class Postings:
     """
 
     def __init__(self, arrays: Arrays, dialect: Dialect, secret: bytes) -> None:
-        self._rows, self._bounds, self._counts = (arrays[name] for name in ("rows", "bounds", "counts"))
+        self._postings, self._bounds, self._counts = (arrays[name] for name in ("postings", "bounds", "counts"))
         self._dialect = dialect
         self._salt = Salt(secret)
 
     @classmethod
     def empty(cls, dialect: Dialect, secret: bytes) -> Postings:
         """Return the postings of no topics."""
-        arrays = {"rows": np.zeros(0, "<u4"), "bounds": np.zeros(_BUCKETS + 1, "<u4"), "counts": np.zeros(0, "|u1")}
+        arrays = {"postings": np.zeros(0, "<u4"), "bounds": np.zeros(_BUCKETS + 1, "<u4"), "counts": np.zeros(0, "|u1")}
         return cls(arrays, dialect, secret)
 
     def __len__(self) -> int:
@@ -68,42 +69,43 @@ class Postings:
     def expand(self, patterns: Sequence[Pattern], texts_of: Callable[[Ints], list[str]]) -> Iterator[list[str]]:
         """Yield topics that match one of the patterns, some at a time.
 
-        A pattern costs one filter over the topics with its rarest literal, and reads hardly any others than it matches.
+        A pattern costs one filter over the topics with its rarest literal, and reads few others than it matches.
 
         Args:
             patterns: those for which `shape_of` returns a shape.
             texts_of: returns the topics of rows; it may leave some out.
         """
-        separator, reserved = self._dialect.separator, self._dialect.reserved
-        for pattern, rows in zip(patterns, self._candidates(patterns), strict=True):
-            for start in range(0, len(rows), _ROWS_AT_ONCE):
-                found = accepted(texts_of(rows[start : start + _ROWS_AT_ONCE]), pattern, separator)
-                if reserved and pattern.starts_with_wildcard:
-                    found = [topic for topic in found if not topic.startswith(reserved)]
-                yield found
-
-    def _candidates(self, patterns: Sequence[Pattern]) -> list[Ints]:
-        """Return rows for each pattern, ascending: those of all matching topics, and a few others."""
         literals = [
             [(place, str(segment)) for place, segment in enumerate(pattern.segments) if segment is not ONE]
             for pattern in patterns
         ]
         texts = pack([text for own in literals for _, text in own])
         places = np.array([place for own in literals for place, _ in own], np.int64)
-        buckets = iter(self._buckets(hashes(texts, self._salt), places).tolist())
-        return [
-            self._select(pattern, [next(buckets) for _ in own]) for pattern, own in zip(patterns, literals, strict=True)
-        ]
+        keys = iter(self._keys(hashes(texts, self._salt), places).tolist())
+        separator, reserved = self._dialect.separator, self._dialect.reserved
+        for pattern, own in zip(patterns, literals, strict=True):
+            rows = self._candidates(pattern, [next(keys) for _ in own])
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                found = accepted(texts_of(rows[start : start + _ROWS_AT_ONCE]), pattern, separator)
+                if reserved and pattern.starts_with_wildcard:
+                    found = [topic for topic in found if not topic.startswith(reserved)]
+                yield found
 
-    def _select(self, pattern: Pattern, buckets: list[int]) -> Ints:
+    def _candidates(self, pattern: Pattern, keys: list[int]) -> Ints:
+        """Return the rows of all matching topics, and of a few others, ascending."""
         least = len(pattern.segments) + (pattern.tail is Tail.SOME)
-        postings = sorted((self._rows[self._bounds[each] : self._bounds[each + 1]] for each in buckets), key=len)
-        if not postings:
+        buckets = sorted(((self._bucket(key >> _MARK_BITS), np.uint32(key & _MARK)) for key in keys), key=_size)
+        if not buckets:
             return np.flatnonzero(self._fits(self._counts, pattern.tail, least))
-        rows = postings[0]
-        for others in postings[1:]:
-            rows = rows[others.take(others.searchsorted(rows), mode="clip") == rows]
+        (rarest, mark), *others = buckets
+        rows = rarest[rarest & _MARK == mark] >> _MARK_BITS
+        for bucket, mark in others:
+            wanted = rows << _MARK_BITS | mark
+            rows = rows[bucket.take(bucket.searchsorted(wanted), mode="clip") == wanted]
         return np.unique(rows[self._fits(self._counts.take(rows), pattern.tail, least)]).astype(np.int64)
+
+    def _bucket(self, number: int) -> Any:
+        return self._postings[self._bounds[number] : self._bounds[number + 1]]
 
     @staticmethod
     def _fits(counts: Any, tail: Tail, least: int) -> Any:
@@ -115,24 +117,24 @@ class Postings:
         for topics in _in_pieces(added):
             parts.append(self._postings_of(topics, sum(len(part.counts) for part in parts)))
         found = _Postings(*map(np.concatenate, zip(*parts, strict=True)))
-        bounds = np.cumsum(np.bincount(found.buckets, minlength=_BUCKETS))
+        found.keyed.sort()
+        starts = np.arange(_BUCKETS + 1, dtype=np.uint64) << _POSTING_BITS
         return {
-            "rows": found.rows[np.argsort(found.buckets, kind="stable")],
-            "bounds": np.concatenate(([0], bounds)).astype("<u4"),
+            "postings": found.keyed.astype("<u4"),
+            "bounds": found.keyed.searchsorted(starts).astype("<u4"),
             "counts": found.counts,
         }
 
     def _without(self, gone: Collection[int]) -> _Postings:
-        rows = self._rows
-        sizes = self._bounds[1:] - self._bounds[:-1]
-        buckets = np.repeat(np.arange(_BUCKETS, dtype=np.uint16), sizes)
+        buckets = np.repeat(np.arange(_BUCKETS, dtype=np.uint64), self._bounds[1:] - self._bounds[:-1])
         if not gone:
-            return _Postings(buckets, rows, self._counts)
+            return _Postings(buckets << _POSTING_BITS | self._postings, self._counts)
         kept = np.ones(len(self), bool)
         kept[list(gone)] = False
         places = (np.cumsum(kept) - 1).astype("<u4")
-        stay = kept[rows]
-        return _Postings(buckets[stay], places[rows[stay]], self._counts[kept])
+        rows = self._postings >> _MARK_BITS
+        postings = places[rows] << _MARK_BITS | self._postings & _MARK
+        return _Postings((buckets << _POSTING_BITS | postings)[kept[rows]], self._counts[kept])
 
     def _postings_of(self, topics: Sequence[str], first: int) -> _Postings:
         """Return the postings of new topics, whose rows are those from `first` on."""
@@ -140,12 +142,21 @@ class Postings:
         counts = np.where(matchable(segments, self._dialect), segments.counts, 0)
         owners = np.repeat(np.arange(len(topics)), segments.counts)
         places = np.arange(len(owners)) - segments.first[owners]
-        taken = places < MAX_POSITIONS
-        buckets = self._buckets(hashes(segments, self._salt), places)[taken]
-        return _Postings(buckets, (owners[taken] + first).astype("<u4"), np.minimum(counts, _MAX_COUNT).astype("|u1"))
+        taken = (places < MAX_POSITIONS).nonzero()[0]
+        parts = segments.starts[taken], segments.lengths[taken], segments.words[taken]
+        hashed = hashes(Segments(segments.data, segments.first, *parts), self._salt)
+        keys = self._keys(hashed, places[taken]).astype(np.uint64)
+        rows = (owners[taken] + first).astype(np.uint64)
+        buckets, marks = keys >> np.uint64(_MARK_BITS), keys & np.uint64(_MARK)
+        keyed = buckets << _POSTING_BITS | rows << np.uint64(_MARK_BITS) | marks
+        return _Postings(keyed, np.minimum(counts, _MAX_COUNT).astype("|u1"))
 
-    def _buckets(self, hashed: Any, places: Ints) -> Any:
-        return (at_positions(hashed, places, self._salt) >> _SHIFT).astype(np.uint16)
+    def _keys(self, hashed: Any, places: Ints) -> Any:
+        return at_positions(hashed, places, self._salt) >> _SHIFT
+
+
+def _size(bucket: tuple[Any, Any]) -> int:
+    return len(bucket[0])
 
 
 def _in_pieces(topics: Sequence[str]) -> Iterator[Sequence[str]]:

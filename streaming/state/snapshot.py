@@ -17,7 +17,7 @@ import numpy as np
 from matcher.batch import FlatPatterns
 from matcher.batch.postings import Postings
 from matcher.batch.segments import MAX_POSITIONS
-from matcher.dialects import get_dialect
+from matcher.dialects import DEFAULT, get_dialect
 from matcher.index.texts import Spelling
 from streaming.records.model import NO_METADATA
 from streaming.records.subscribers import ClientKey
@@ -41,7 +41,7 @@ from streaming.state.topic_table import TopicTable, described, settled
 from streaming.storage.snapshots import Content
 
 _PARTS: Final = ("texts", "bounds", "hashed")
-_POSTINGS: Final = {"rows": "<u4", "bounds": "<u4", "counts": "|u1"}
+_POSTINGS: Final = {"postings": "<u4", "bounds": "<u4", "counts": "|u1"}
 _MAX_BYTES: Final = (1 << 32) - 1
 
 _CLIENTS, _REQUESTS = 3, 4  # places in a delta as plain values
@@ -55,7 +55,7 @@ class _Others(NamedTuple):
 
     Attributes:
         topics: topics with metadata.
-        postings: dialects that topics have postings of, each with the length of its `rows`.
+        postings: dialects that topics have postings of, each with their number.
         state: all that a delta has, without topics and settled clients.
         held: counts of quotas by client; None if topics are not counted.
         patterns: of each dialect with settled patterns: its name, their number by outline, their number, and the bytes
@@ -94,7 +94,8 @@ def is_large(state: ShardState, *, min_topics: int) -> bool:
 
 def snapshot_content(state: ShardState) -> Content | None:
     """Return the content of a snapshot; None if there is too much for the arrays."""
-    topics = settled(state.topics, sorted(state.interests.dialects))
+    dialects = state.interests.dialects or {DEFAULT}  # for the first pattern
+    topics = settled(state.topics, sorted(dialects))
     if topics is None:
         return None
     secret = topics.names["secret"]
@@ -104,7 +105,7 @@ def snapshot_content(state: ShardState) -> Content | None:
     known = {name: each for name, each in described(state.topics).items() if each is not NO_METADATA}
     others = _Others(
         topic_fields(known),
-        [(dialect, len(each["rows"])) for dialect, each in topics.postings.items()],
+        [(dialect, len(each["postings"])) for dialect, each in topics.postings.items()],
         state_fields(state, {}, clients.clients, clients.requests),
         _held_counts(state),
         clients.patterns,
@@ -328,7 +329,7 @@ def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
         ClientTable(clients, *values, partial(_client, entries), changes.gone),
         ClientTable(clients, *values, _last_request, changes.without_request),
         SettledInterests(clients, entries, arrays, patterns, changes.dropped),
-        {name: array for name, array in arrays.items() if name != "secret" and not name.startswith("topic_")},
+        {name: array for name, array in arrays.items() if not name.startswith(("secret", "topic_", "posting_"))},
         others.patterns,
         others.unsettled,
     )
@@ -336,11 +337,11 @@ def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
 
 
 def _postings(arrays: Arrays, sizes: Sequence[tuple[str, int]]) -> dict[str, Postings]:
-    found, rows = dict[str, Postings](), arrays["posting_rows"]
+    found, postings, secret = dict[str, Postings](), arrays["posting_postings"], arrays["secret"].tobytes()
     for number, (dialect, size) in enumerate(sizes):
         own = {part: np.split(arrays[f"posting_{part}"], len(sizes))[number] for part in ("bounds", "counts")}
-        found[dialect] = Postings({"rows": rows[:size], **own}, get_dialect(dialect), arrays["secret"].tobytes())
-        rows = rows[size:]
+        found[dialect] = Postings({"postings": postings[:size], **own}, get_dialect(dialect), secret)
+        postings = postings[size:]
     return found
 
 

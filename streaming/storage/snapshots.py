@@ -43,7 +43,7 @@ _TYPES: Final = {
     "block_kinds": "|u1",
     "pattern_rows": "<u4",
     "pattern_indexes": "|u1",
-    "posting_rows": "<u4",
+    "posting_postings": "<u4",
     "posting_bounds": "<u4",
     "posting_counts": "|u1",
     "others": "|u1",

@@ -25,7 +25,7 @@ def test_any_patterns_and_topics_match_by_definition(
         monkeypatch.setattr("matcher.index.texts.MAX_FORMS", 2)
         monkeypatch.setattr("matcher.index.texts.MAX_SEGMENTS", 2)
         monkeypatch.setattr("matcher.index.texts._form_of", _form_of.__wrapped__)
-        monkeypatch.setattr("matcher.batch.postings._SHIFT", np.uint64(62))
+        monkeypatch.setattr("matcher.batch.postings._SHIFT", np.uint64(59))
         monkeypatch.setattr("matcher.batch.postings._CHARACTERS_AT_ONCE", 9)
         monkeypatch.setattr("matcher.batch.postings._ROWS_AT_ONCE", 2)
     random = Random(0)
