@@ -36,7 +36,7 @@ class PatternTargets:
 
     def __init__(self, *, inner_multi: bool) -> None:
         self._inner_multi = inner_multi
-        self._table: TopicTable | None = None
+        self._settled = set[str]()
         self._questions = Counter[str]()
         self.indexes: dict[str, TopicIndex] = {}
         self.recent: dict[str, TopicIndex] = {}
@@ -47,7 +47,6 @@ class PatternTargets:
         for block in wanted.blocks:
             patterns[block.notation[:2]].extend(pattern_of(entry, block.notation) for entry in block.entries)
         if isinstance(topics, TopicTable):
-            self._follow(topics)
             return chain.from_iterable([self._expand(*key, texts, topics) for key, texts in patterns.items()])
         return chain.from_iterable(
             [
@@ -58,17 +57,19 @@ class PatternTargets:
 
     def _expand(self, dialect: str, policy: str | None, texts: list[str], topics: TopicTable) -> Iterable[str]:
         postings = topics.postings.get(dialect)
-        if postings is None:
-            return self._indexed(self.indexes, dialect, topics).expand_any(texts, policy=policy)
-        patterns = self._parsed(dialect, policy, texts)
-        literals = [pattern.literal for pattern in patterns if pattern.literal is not None]
-        others = [pattern for pattern in patterns if pattern.literal is None]
-        shaped = [pattern for pattern in others if shape_of(pattern) is not None]
-        found = [filter(topics.__contains__, literals), *postings.expand(shaped, topics.at)]
-        if len(shaped) < len(others):
-            rest = (pattern for pattern in others if shape_of(pattern) is None)
-            found.append(self._indexed(self.indexes, dialect, topics).expand_any(rest))
-        return chain(*found, self._among_recent(dialect, shaped, topics.recent))
+        literals, shaped, others = list[str](), list[Pattern](), list[Pattern]()
+        for pattern in self._parsed(dialect, policy, texts):
+            if pattern.literal is not None:
+                literals.append(pattern.literal)
+            else:
+                (others if postings is None or shape_of(pattern) is None else shaped).append(pattern)
+        found: list[Iterable[str]] = [filter(topics.__contains__, literals)]
+        if postings is not None and shaped:
+            found.append(self._among_recent(dialect, shaped, topics.recent))
+            found.append(chain.from_iterable(postings.expand(shaped, topics.at)))  # some topics at a time
+        if others:
+            found.append(self._indexed(self.indexes, dialect, topics).expand_any(others))
+        return chain.from_iterable(found)
 
     def _among_recent(self, dialect: str, patterns: list[Pattern], recent: Topics) -> list[str]:
         self._questions[dialect] += len(patterns)
@@ -100,23 +101,19 @@ class PatternTargets:
                 found.append(rules.parse(text, policy=policy, allow_inner_multi=inner_multi))
         return found
 
-    def apply(self, delta: ShardDelta, topics: StoredTopics) -> None:
-        """Apply a micro-batch; `topics` are from after it."""
-        if isinstance(topics, TopicTable):
-            self._follow(topics)
+    def apply(self, delta: ShardDelta) -> None:
+        """Apply a micro-batch."""
         for index in chain(self.indexes.values(), self.recent.values()):
             for topic in delta.removed:
                 index.remove(topic)
             for topic in delta.added:
                 index.add(topic)
 
-    def _follow(self, topics: TopicTable) -> None:
-        """Use a table of topics; indexes that it replaces are gone."""
-        if topics is not self._table:
-            known = self._table.postings if self._table is not None else {}
-            for dialect in topics.postings.keys() - known.keys():
-                self.indexes.pop(dialect, None)
-            self._table, self.recent, self._questions = topics, {}, Counter()
+    def settle(self, postings: Collection[str]) -> None:
+        """Forget the indexes that are replaced by postings of some dialects: all topics are settled."""
+        for dialect in set(postings) - self._settled:
+            self.indexes.pop(dialect, None)
+        self._settled, self.recent, self._questions = set(postings), {}, Counter()
 
 
 class Times:

@@ -5,13 +5,12 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from hashlib import blake2b
-from itertools import chain, compress, islice, pairwise
+from itertools import accumulate, chain, compress, islice, pairwise
+from operator import sub
 from typing import Any, Final, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-from matcher.batch.segments import ranges
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -85,9 +84,9 @@ class TextTable:
     def at(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """Return the texts of some rows."""
         bounds = self._arrays["bounds"]
-        starts, ends = bounds[rows].astype(np.int64), bounds[rows + 1].astype(np.int64)
-        _, places = ranges(starts, ends)
-        return _cut(self._arrays["texts"][places].tobytes(), [0, *(ends - starts).cumsum().tolist()])
+        starts, ends = bounds[rows].tolist(), bounds[rows + 1].tolist()
+        data = b"".join(map(self._texts.__getitem__, map(slice, starts, ends)))
+        return _cut(data, list(accumulate(map(sub, ends, starts), initial=0)))
 
     def _block(self, first: int) -> list[str]:
         bounds = self._bounds[first : first + _ROWS_AT_ONCE + 1].tolist()

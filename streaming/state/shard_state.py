@@ -208,7 +208,8 @@ class ShardState(ShardGroups):
         return self._interests
 
     def index(self, settled: SettledClients) -> None:
-        """Use the interests of settled clients in the index of all."""
+        """Use settled topics and the interests of settled clients in place of indexes of them."""
+        self._targets.settle(self.topics.postings if isinstance(self.topics, TopicTable) else ())
         self._interests = self.new_interests_of(settled.unindexed, settled.interests)
 
     def new_interests_of(self, keys: Iterable[ClientKey], settled: SettledInterests | None = None) -> Interests:
@@ -379,7 +380,7 @@ class ShardState(ShardGroups):
         if self._deadlines is not None:
             self._deadlines.remove(gone)
             self._deadlines.add(delta.added)
-        self._targets.apply(delta, self.topics)
+        self._targets.apply(delta)
         if self.backfills:
             self.order.apply(delta)
 

@@ -1,8 +1,11 @@
 """A state whose topics and clients are in arrays is the state that it was, and has the same interests."""
 
-from collections.abc import Callable, Sequence
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -217,33 +220,41 @@ def test_the_counts_of_clients_that_are_gone_are_forgotten() -> None:
     assert found.counts.by_client == {ClientKey("g", "c0"): 1}
 
 
+def added(topics: Iterable[str]) -> ShardDelta:
+    return ShardDelta(added=dict.fromkeys(topics, NO_METADATA))
+
+
 def patterned(count: int) -> ShardState:
     """Return a settled state of many topics, whose client has a pattern."""
     state = many(1, "a__*")
-    state.apply(ShardDelta(added=dict.fromkeys((f"a__b__{number}" for number in range(count)), NO_METADATA)))
+    state.apply(added(f"a__b__{number}" for number in range(count)))
     settle(state, as_read(snapshot_content(state)))
     return state
 
 
-def expand(state: ShardState, *patterns: str) -> list[str]:
-    return sorted(state.topics_of(Interest(patterns=True, blocks=(Block(1, 0, 1, LITE, patterns),))))
+def expand(state: ShardState, *patterns: str, notation: Notation = LITE) -> list[str]:
+    return sorted(state.topics_of(Interest(patterns=True, blocks=(Block(1, 0, 1, notation, patterns),))))
+
+
+def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that will have the numbers of settled topics that are read."""
+    counts, former = list[int](), TextTable.at
+
+    def at(table: TextTable, rows: npt.NDArray[np.int64]) -> list[str]:
+        counts.append(len(rows))
+        return former(table, rows)
+
+    monkeypatch.setattr(TextTable, "at", at)
+    return counts
 
 
 def test_settled_topics_are_found_without_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only patterns without a shape need one, which then stays."""
     state = patterned(2_000)
-    decoded = 0
-    former = TextTable.at
-
-    def at(table: TextTable, rows: npt.NDArray[np.int64]) -> list[str]:
-        nonlocal decoded
-        decoded += len(rows)
-        return former(table, rows)
-
-    monkeypatch.setattr(TextTable, "at", at)
+    decoded = counted_rows(monkeypatch)
     size = state.memory_bytes(100_000)
     assert expand(state, "a__b__7", "*__*__1999", "x__**") == ["a__b__1999", "a__b__7"]
-    assert decoded < 10
+    assert sum(decoded) < 10
     assert state.memory_bytes(100_000) == size
     assert not state._targets.indexes
     deep = "__".join("*" * 20)
@@ -257,22 +268,13 @@ def test_settled_topics_are_found_without_an_index(monkeypatch: pytest.MonkeyPat
 
 
 def test_recent_topics_are_indexed_after_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index of so few topics is gone when they are settled, and an index of all when the first postings are."""
+    """The index of so few topics is gone when they are settled."""
     monkeypatch.setattr(module, "_QUESTIONS", 3)
-    state = ShardState()
-    state.apply(ShardDelta(added={"a__b": NO_METADATA}))
-    assert expand(state, "a__*") == ["a__b"]
-    state.apply(ShardDelta(added=dict.fromkeys((f"a__b__{number}" for number in range(2_000)), NO_METADATA)))
-    settle(state, as_read(snapshot_content(state)))
-    assert [*state._targets.indexes] == ["lite"]
-    one = Subscription(True, 1, (Block(1, 0, 1, LITE, ("c",)),))
-    state.apply(ShardDelta({}, {}, {"g": GROUPS["wildcard"]}, {ClientKey("g", "c"): Client(one, one)}))
-    settle(state, as_read(snapshot_content(state)))
-    state.apply(ShardDelta({"a__b__3": None, "a__b": None}, {"a__c": NO_METADATA, "a__b": NO_METADATA}))
+    state = patterned(2_000)
+    state.apply(ShardDelta({"a__b__3": None, "a": None}, {"a__c": NO_METADATA, "a__b": NO_METADATA}))
     size = state.memory_bytes(100_000)
     for _ in range(3):
         assert expand(state, "a__*") == ["a__b", "a__c"]
-        assert not state._targets.indexes
         assert not state._targets.recent
     assert expand(state, "a__*") == ["a__b", "a__c"]
     assert len(state._targets.recent["lite"]) == 2
@@ -280,9 +282,67 @@ def test_recent_topics_are_indexed_after_many_questions(monkeypatch: pytest.Monk
     state.apply(ShardDelta({"a__b": None, "a__b__4": None}, {"a__d": NO_METADATA}))
     assert expand(state, "a__*", "*__b__1") == ["a__b__1", "a__c", "a__d"]
     settle(state, as_read(snapshot_content(state)))
-    state.apply(ShardDelta({"a__d": None}, {"a__e": NO_METADATA}))
     assert not state._targets.recent
+    state.apply(ShardDelta({"a__d": None}, {"a__e": NO_METADATA}))
     assert expand(state, "a__*") == ["a__c", "a__e"]
+    assert not state._targets.indexes
+
+
+@pytest.mark.parametrize("notation", [LITE, NATS])
+def test_postings_replace_an_index_of_all_topics(notation: Notation) -> None:
+    """A snapshot has them for the dialects of all patterns; before the first pattern for the default dialect."""
+    state, separator = ShardState(), get_dialect(notation.dialect).separator
+    state.apply(added(f"a{separator}{number}" for number in range(99)))
+    wide, wanted = f"*{separator}7", [f"a{separator}7"]
+    assert expand(state, wide, notation=notation) == wanted
+    settle(state, as_read(snapshot_content(state)))
+    assert [*state._targets.indexes] == ([] if notation is LITE else ["nats"])
+    assert expand(state, wide, notation=notation) == wanted
+    one = Subscription(True, 1, (Block(1, 0, 1, notation, ("*",)),))
+    state.apply(ShardDelta({}, {}, {"g": GROUPS["wildcard"]}, {ClientKey("g", "c"): Client(one, one)}))
+    settle(state, as_read(snapshot_content(state)))
+    assert not state._targets.indexes
+    assert expand(state, wide, notation=notation) == wanted
+    state.apply(ShardDelta({wanted[0]: None}))
+    assert expand(state, wide, wanted[0], notation=notation) == []
+
+
+def peak_bytes(state: ShardState, *patterns: str) -> int:
+    """Return the most memory that the topics of patterns take meanwhile, without those that are returned."""
+    expand(state, *patterns)
+    tracemalloc.start()
+    try:
+        found = expand(state, *patterns)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return peak - sum(map(sys.getsizeof, found))
+
+
+def test_the_topics_of_overlapping_patterns_are_in_memory_once() -> None:
+    state = many(1, "a__*")
+    state.apply(added(f"a__b__c__d__e__{number:030}" for number in range(3_000)))
+    settle(state, as_read(snapshot_content(state)))
+    patterns = ["__".join(each) for each in product(*((literal, "*") for literal in "abcde"), "*")]
+    assert peak_bytes(state, *patterns) < peak_bytes(state, patterns[0]) + 1_000_000
+
+
+def test_long_topics_are_read_without_further_memory() -> None:
+    state = many(1, "a__*")
+    state.apply(added(f"a__{number:016000}" for number in range(600)))
+    settle(state, as_read(snapshot_content(state)))
+    assert peak_bytes(state, "a__*") < 3 * 512 * 16_000
+
+
+def test_few_other_topics_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though all topics have some segments in common, with which another one may share a bucket."""
+    state = many(1, "a__*")
+    common = "__".join(f"common{place}" for place in range(15))
+    state.apply(added(f"{common}__{number}" for number in range(2_000)))
+    settle(state, as_read(snapshot_content(state)))
+    decoded = counted_rows(monkeypatch)
+    assert expand(state, *(f"x{number}__**" for number in range(2_000))) == []
+    assert sum(decoded) < 2_000 * 2_000 * 15 / 2**18 * 10
 
 
 def whole(state: ShardState) -> list[Any]:
