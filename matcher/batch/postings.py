@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from matcher.dialects import Dialect
     from matcher.pattern import Pattern
 
-_BUCKETS: Final = 1 << 14
+_BUCKET_BITS: Final = 14
+_BUCKETS: Final = 1 << _BUCKET_BITS
 _MARK_BITS: Final = 4
 _MARK: Final = (1 << _MARK_BITS) - 1
-_SHIFT: Final = np.uint64(64 - 14 - _MARK_BITS)
-_POSTING_BITS: Final = np.uint64(32)
+_SHIFT: Final = np.uint64(64 - _BUCKET_BITS - _MARK_BITS)
+_ROW_BITS: Final = np.uint64(32)  # with the mark
 _MAX_COUNT: Final = 255
 _CHARACTERS_AT_ONCE: Final = 1 << 20  # that are cut, as all may be separators
 _ROWS_AT_ONCE: Final = 512  # that are read
 
 
 class _Postings(NamedTuple):
-    """Postings of some topics, each behind its bucket in 64 bits, and the number of segments of each topic."""
+    """Postings of some topics: bucket, row and mark of each segment in 64 bits, and the counts as in `Postings`."""
 
     keyed: Any
     counts: Any
@@ -38,12 +39,12 @@ class _Postings(NamedTuple):
 class Postings:
     """Fewer than 2**28 topics by their segments. They take 4 bytes per segment, 1 per topic, and 64 kB in all.
 
-        postings  by bucket: one for each of the first `MAX_POSITIONS` segments of a topic; sorted
-        bounds    start of each bucket, and the end of the last one
-        counts    number of segments of each topic, at most 255; 0 if no pattern matches it
+        rows    by bucket: for each of the first `MAX_POSITIONS` segments of a topic its row, then the mark; sorted
+        bounds  start of each bucket, and the end of the last one
+        counts  number of segments of each topic, at most 255; 0 if no pattern matches it
 
-    A segment has 18 bits of a keyed hash of its text and position: its bucket, and the mark in the last 4 bits of its
-    posting, behind the row of the topic. Topics are compared with the pattern when they are read.
+    Bucket and mark are 14 and 4 bits of a keyed hash of the segment and its position. Different segments can have the
+    same bits, so topics are compared with the pattern when they are read.
 
     Args:
         arrays: those of `replaced`.
@@ -52,14 +53,14 @@ class Postings:
     """
 
     def __init__(self, arrays: Arrays, dialect: Dialect, secret: bytes) -> None:
-        self._postings, self._bounds, self._counts = (arrays[name] for name in ("postings", "bounds", "counts"))
+        self._rows, self._bounds, self._counts = (arrays[name] for name in ("rows", "bounds", "counts"))
         self._dialect = dialect
         self._salt = Salt(secret)
 
     @classmethod
     def empty(cls, dialect: Dialect, secret: bytes) -> Postings:
         """Return the postings of no topics."""
-        arrays = {"postings": np.zeros(0, "<u4"), "bounds": np.zeros(_BUCKETS + 1, "<u4"), "counts": np.zeros(0, "|u1")}
+        arrays = {"rows": np.zeros(0, "<u4"), "bounds": np.zeros(_BUCKETS + 1, "<u4"), "counts": np.zeros(0, "|u1")}
         return cls(arrays, dialect, secret)
 
     def __len__(self) -> int:
@@ -82,22 +83,21 @@ class Postings:
         texts = pack([text for own in literals for _, text in own])
         places = np.array([place for own in literals for place, _ in own], np.int64)
         keys = iter(self._keys(hashes(texts, self._salt), places).tolist())
-        separator, reserved = self._dialect.separator, self._dialect.reserved
         for pattern, own in zip(patterns, literals, strict=True):
             rows = self._candidates(pattern, [next(keys) for _ in own])
             for start in range(0, len(rows), _ROWS_AT_ONCE):
-                found = accepted(texts_of(rows[start : start + _ROWS_AT_ONCE]), pattern, separator)
-                if reserved and pattern.starts_with_wildcard:
-                    found = [topic for topic in found if not topic.startswith(reserved)]
+                found = accepted(texts_of(rows[start : start + _ROWS_AT_ONCE]), pattern, self._dialect.separator)
+                if self._dialect.reserved and pattern.starts_with_wildcard:
+                    found = [topic for topic in found if not self._dialect.hides(topic)]
                 yield found
 
     def _candidates(self, pattern: Pattern, keys: list[int]) -> Ints:
         """Return the rows of all matching topics, and of a few others, ascending."""
         least = len(pattern.segments) + (pattern.tail is Tail.SOME)
-        buckets = sorted(((self._bucket(key >> _MARK_BITS), np.uint32(key & _MARK)) for key in keys), key=_size)
+        buckets = [(self._bucket(key >> _MARK_BITS), np.uint32(key & _MARK)) for key in keys]
         if not buckets:
             return np.flatnonzero(self._fits(self._counts, pattern.tail, least))
-        (rarest, mark), *others = buckets
+        (rarest, mark), *others = sorted(buckets, key=lambda bucket: len(bucket[0]))
         rows = rarest[rarest & _MARK == mark] >> _MARK_BITS
         for bucket, mark in others:
             wanted = rows << _MARK_BITS | mark
@@ -105,7 +105,7 @@ class Postings:
         return np.unique(rows[self._fits(self._counts.take(rows), pattern.tail, least)]).astype(np.int64)
 
     def _bucket(self, number: int) -> Any:
-        return self._postings[self._bounds[number] : self._bounds[number + 1]]
+        return self._rows[self._bounds[number] : self._bounds[number + 1]]
 
     @staticmethod
     def _fits(counts: Any, tail: Tail, least: int) -> Any:
@@ -118,9 +118,9 @@ class Postings:
             parts.append(self._postings_of(topics, sum(len(part.counts) for part in parts)))
         found = _Postings(*map(np.concatenate, zip(*parts, strict=True)))
         found.keyed.sort()
-        starts = np.arange(_BUCKETS + 1, dtype=np.uint64) << _POSTING_BITS
+        starts = np.arange(_BUCKETS + 1, dtype=np.uint64) << _ROW_BITS
         return {
-            "postings": found.keyed.astype("<u4"),
+            "rows": found.keyed.astype("<u4"),
             "bounds": found.keyed.searchsorted(starts).astype("<u4"),
             "counts": found.counts,
         }
@@ -128,13 +128,13 @@ class Postings:
     def _without(self, gone: Collection[int]) -> _Postings:
         buckets = np.repeat(np.arange(_BUCKETS, dtype=np.uint64), self._bounds[1:] - self._bounds[:-1])
         if not gone:
-            return _Postings(buckets << _POSTING_BITS | self._postings, self._counts)
+            return _Postings(buckets << _ROW_BITS | self._rows, self._counts)
         kept = np.ones(len(self), bool)
         kept[list(gone)] = False
         places = (np.cumsum(kept) - 1).astype("<u4")
-        rows = self._postings >> _MARK_BITS
-        postings = places[rows] << _MARK_BITS | self._postings & _MARK
-        return _Postings((buckets << _POSTING_BITS | postings)[kept[rows]], self._counts[kept])
+        former = self._rows >> _MARK_BITS
+        rows = places[former] << _MARK_BITS | self._rows & _MARK
+        return _Postings((buckets << _ROW_BITS | rows)[kept[former]], self._counts[kept])
 
     def _postings_of(self, topics: Sequence[str], first: int) -> _Postings:
         """Return the postings of new topics, whose rows are those from `first` on."""
@@ -148,15 +148,11 @@ class Postings:
         keys = self._keys(hashed, places[taken]).astype(np.uint64)
         rows = (owners[taken] + first).astype(np.uint64)
         buckets, marks = keys >> np.uint64(_MARK_BITS), keys & np.uint64(_MARK)
-        keyed = buckets << _POSTING_BITS | rows << np.uint64(_MARK_BITS) | marks
+        keyed = buckets << _ROW_BITS | rows << np.uint64(_MARK_BITS) | marks
         return _Postings(keyed, np.minimum(counts, _MAX_COUNT).astype("|u1"))
 
     def _keys(self, hashed: Any, places: Ints) -> Any:
         return at_positions(hashed, places, self._salt) >> _SHIFT
-
-
-def _size(bucket: tuple[Any, Any]) -> int:
-    return len(bucket[0])
 
 
 def _in_pieces(topics: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -26,8 +26,8 @@ Holder = tuple[SubscriberKey, float]
 NAMES: Final = 0
 """Kind of the entries that are names; patterns have the number of their dialect, from 1 on."""
 
-
 _SUBSCRIBER_BYTES: Final = 250
+"""Estimated memory of the key of a subscriber, with its texts."""
 
 
 def text_of(key: ClientKey) -> str:

@@ -31,7 +31,7 @@ class PatternTargets:
 
     Attributes:
         indexes: indexes of all topics, by dialect.
-        recent: those of the topics that are not settled.
+        recent: indexes of the topics that are not settled, by dialect.
     """
 
     def __init__(self, *, inner_multi: bool) -> None:
@@ -79,7 +79,7 @@ class PatternTargets:
                 topic
                 for pattern in patterns
                 for topic in accepted(names, pattern, rules.separator)
-                if rules.matches(pattern, topic)
+                if rules.matches(pattern, topic)  # which is slower, and also knows topics that no pattern matches
             ]
         return self._indexed(self.recent, dialect, recent).expand_any(patterns)
 
@@ -110,7 +110,7 @@ class PatternTargets:
                 index.add(topic)
 
     def settle(self, postings: Collection[str]) -> None:
-        """Forget the indexes that are replaced by postings of some dialects: all topics are settled."""
+        """Forget indexes: all topics are settled now, with postings for some dialects."""
         for dialect in set(postings) - self._settled:
             self.indexes.pop(dialect, None)
         self._settled, self.recent, self._questions = set(postings), {}, Counter()

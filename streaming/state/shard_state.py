@@ -12,14 +12,7 @@ from streaming.state.counts import HeldCounts
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.frames import Accepted, Frame, GroupRows, covered_frame, former_interest, frame, pinned
 from streaming.state.group import Group, GroupSelectors, Roster, read_alike
-from streaming.state.indexes import (
-    Alarms,
-    Deadlines,
-    Footprint,
-    Members,
-    PatternTargets,
-    Quotas,
-)
+from streaming.state.indexes import Alarms, Deadlines, Footprint, Members, PatternTargets, Quotas
 from streaming.state.interests import Interests
 from streaming.state.notes import ClientNotes, Repeated
 from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive

@@ -41,7 +41,7 @@ from streaming.state.topic_table import TopicTable, described, settled
 from streaming.storage.snapshots import Content
 
 _PARTS: Final = ("texts", "bounds", "hashed")
-_POSTINGS: Final = {"postings": "<u4", "bounds": "<u4", "counts": "|u1"}
+_POSTINGS: Final = {"rows": "<u4", "bounds": "<u4", "counts": "|u1"}
 _MAX_BYTES: Final = (1 << 32) - 1
 
 _CLIENTS, _REQUESTS = 3, 4  # places in a delta as plain values
@@ -55,13 +55,13 @@ class _Others(NamedTuple):
 
     Attributes:
         topics: topics with metadata.
-        postings: dialects that topics have postings of, each with their number.
+        postings: dialects that topics have postings of, each with the number of their `rows`.
         state: all that a delta has, without topics and settled clients.
         held: counts of quotas by client; None if topics are not counted.
         patterns: of each dialect with settled patterns: its name, their number by outline, their number, and the bytes
             of their index.
         unsettled: rows of clients whose interests are not settled, because they have none, or cannot be.
-        changes: what is not settled any more, as `Changes`.
+        changes: what is not settled any more, as `_Changes`.
     """
 
     topics: Sequence[Any]
@@ -105,7 +105,7 @@ def snapshot_content(state: ShardState) -> Content | None:
     known = {name: each for name, each in described(state.topics).items() if each is not NO_METADATA}
     others = _Others(
         topic_fields(known),
-        [(dialect, len(each["postings"])) for dialect, each in topics.postings.items()],
+        [(dialect, len(each["rows"])) for dialect, each in topics.postings.items()],
         state_fields(state, {}, clients.clients, clients.requests),
         _held_counts(state),
         clients.patterns,
@@ -337,11 +337,11 @@ def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
 
 
 def _postings(arrays: Arrays, sizes: Sequence[tuple[str, int]]) -> dict[str, Postings]:
-    found, postings, secret = dict[str, Postings](), arrays["posting_postings"], arrays["secret"].tobytes()
+    found, rows, secret = dict[str, Postings](), arrays["posting_rows"], arrays["secret"].tobytes()
     for number, (dialect, size) in enumerate(sizes):
         own = {part: np.split(arrays[f"posting_{part}"], len(sizes))[number] for part in ("bounds", "counts")}
-        found[dialect] = Postings({"postings": postings[:size], **own}, get_dialect(dialect), secret)
-        postings = postings[size:]
+        found[dialect] = Postings({"rows": rows[:size], **own}, get_dialect(dialect), secret)
+        rows = rows[size:]
     return found
 
 

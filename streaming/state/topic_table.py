@@ -104,21 +104,20 @@ class TopicTable(Settled[str, TopicMetadata]):
         names = self.table.replaced(self.gone, self.recent)
         if names is None:
             return None
-        recent, postings = list(self.recent), dict[str, Arrays]()
-        for dialect in dialects:
-            former = self.postings.get(dialect)
-            if former is not None:
-                postings[dialect] = former.replaced(self.gone, recent)
-            else:
-                postings[dialect] = Postings.empty(get_dialect(dialect), self.table.secret).replaced((), list(self))
-        return SettledTopics(names, postings)
+        return SettledTopics(names, {dialect: self._postings_of(dialect) for dialect in dialects})
+
+    def _postings_of(self, dialect: str) -> Arrays:
+        former = self.postings.get(dialect)
+        if former is None:
+            return Postings.empty(get_dialect(dialect), self.table.secret).replaced((), list(self))
+        return former.replaced(self.gone, list(self.recent))
 
 
 StoredTopics = dict[str, TopicMetadata] | TopicTable
 """Topics of a shard in order of creation."""
 
 
-def settled(topics: Topics, dialects: Iterable[str] = ()) -> SettledTopics | None:
+def settled(topics: Topics, dialects: Iterable[str]) -> SettledTopics | None:
     """Return the arrays of topics in their order, with postings of some dialects; None if they are too many."""
     if not isinstance(topics, TopicTable):
         table = TopicTable(TextTable.empty(), {}, {})

@@ -24,8 +24,8 @@ _ABANDONED_SECONDS: Final = 3_600
 """Time after which an unfinished snapshot is of a worker that was killed."""
 
 _KIND: Final = "shard 3"
-"""Name and version of the content; a snapshot of another version is not used. A pattern that was spelled must stay so
-(see `Spelling`) within a version."""
+"""Name and version of the content; a snapshot of another version is not used. Within a version, a pattern that
+`Spelling` accepts must stay accepted."""
 
 _TYPES: Final = {
     "secret": "|u1",
@@ -43,7 +43,7 @@ _TYPES: Final = {
     "block_kinds": "|u1",
     "pattern_rows": "<u4",
     "pattern_indexes": "|u1",
-    "posting_postings": "<u4",
+    "posting_rows": "<u4",
     "posting_bounds": "<u4",
     "posting_counts": "|u1",
     "others": "|u1",

@@ -232,9 +232,9 @@ def eager() -> None:
         f"region{random.randrange(20):02}__tenant{random.randrange(1_000):03}__session{number:08}"
         for number in range(options.topics)
     ]
-    shard, snapshot = (Story(events.wildcard(), replace("a__*")).state for _ in range(2))
-    shard.apply(ShardDelta(added=dict.fromkeys(names, NO_METADATA)))
-    snapshot.apply(ShardDelta(added=dict.fromkeys(names, NO_METADATA)))
+    shard, snapshot = ShardState(), ShardState()
+    for state in (shard, snapshot):
+        state.apply(ShardDelta(added=dict.fromkeys(names, NO_METADATA)))
     settle(snapshot, as_read(snapshot_content(snapshot)))
 
     def expand(state: ShardState, pattern: str) -> int:

@@ -26,7 +26,7 @@ steps = st.lists(
 
 
 def table(topics: StoredTopics) -> TopicTable:
-    arrays = settled(topics)
+    arrays = settled(topics, ())
     assert arrays is not None
     known = {name: each for name, each in described(topics).items() if each is not NO_METADATA}
     return TopicTable(TextTable(arrays.names), known, {})
@@ -87,7 +87,7 @@ def test_equal_hashes_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_hashes_are_secret() -> None:
     """Two tables of the same topics have them in different places, so a producer cannot choose names that collide."""
-    one, other = (settled(dict.fromkeys(NAMES, NO_METADATA)) for _ in range(2))
+    one, other = (settled(dict.fromkeys(NAMES, NO_METADATA), ()) for _ in range(2))
     assert one is not None
     assert other is not None
     assert not np.array_equal(one.names["hashed"], other.names["hashed"])
@@ -97,8 +97,8 @@ def test_the_hashes_are_secret() -> None:
 @pytest.mark.parametrize("limit", ["_ROW", "_MAX_TEXT_BYTES"])
 def test_too_many_topics_have_no_table(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, limit, 4)
-    assert settled({"abcd": NO_METADATA}) is not None
-    assert settled(dict.fromkeys("abcde", NO_METADATA)) is None
+    assert settled({"abcd": NO_METADATA}, ()) is not None
+    assert settled(dict.fromkeys("abcde", NO_METADATA), ()) is None
 
 
 def test_errors_are_those_of_a_dict() -> None:
