@@ -83,19 +83,20 @@ def dump(header: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 
 def load(
-    data: bytes | memoryview, kind: str, types: Mapping[str, str]
+    data: bytes | memoryview, kind: str, types: Mapping[str, str], *, is_intact: bool = False
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Decode a result of `dump`; the arrays are read-only views of the data.
 
-    The checksum detects damage, not forgery: the caller must check that header and arrays are consistent. `types` has
-    the names of the expected arrays, in order, with the types of their numbers.
+    The checksum detects damage, not forgery: the caller must check that header and arrays are consistent. It is not
+    computed for data that is known to be intact. `types` has the names of the expected arrays, in order, with the types
+    of their numbers.
 
     Raises:
         CorruptIndex: the data is not a result of `dump`, or it holds another kind of index.
     """
     if data[: len(_MAGIC)] != _MAGIC:
         raise CorruptIndex("the data does not begin with the magic bytes of an index")
-    if zlib.crc32(memoryview(data)[8:]) != int.from_bytes(data[4:8], "little"):
+    if not is_intact and zlib.crc32(memoryview(data)[8:]) != int.from_bytes(data[4:8], "little"):
         raise CorruptIndex("the checksum of the index is wrong")
     position = _PREFIX_BYTES + int.from_bytes(data[8:_PREFIX_BYTES], "little")
     try:

@@ -2,6 +2,9 @@
 
 A snapshot is derived from a journal up to a position, and named after it. It is only a shortcut: a journal that does
 not continue a snapshot, or a damaged snapshot, is read from its beginning. So snapshots need no backup.
+
+A file ends with the number of the start of the machine since which it is known to be intact. Only a loss of power can
+damage it, so its checksum is verified once after each start, and not by each worker.
 """
 
 import os
@@ -10,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import msgpack
 import numpy as np
@@ -23,7 +27,9 @@ _NAME: Final = re.compile(r"snapshot-(\d+)-([0-9a-f]{32})")
 _ABANDONED_SECONDS: Final = 3_600
 """Time after which an unfinished snapshot is of a worker that was killed."""
 
-_KIND: Final = "shard 3"
+_UNKNOWN: Final = bytes(16)
+
+_KIND: Final = "shard 4"
 """Name and version of the content; a snapshot of another version is not used. Within a version, a pattern that
 `Spelling` accepts must stay accepted."""
 
@@ -82,11 +88,14 @@ class Snapshots(NamedTuple):
         """Map a snapshot; return None if it is gone. A damaged one is removed."""
         from pyarrow import memory_map  # noqa: PLC0415 - the extra inspect does without
 
-        path = self.folder / _name(position)
+        path, started = self.folder / _name(position), _start_of_machine()
         try:
             with memory_map(str(path)) as file:
                 data = memoryview(file.read_buffer())  # keeps the mapping, not the file
-            _, arrays = load(data, _KIND, _TYPES)
+            is_intact = started != _UNKNOWN and bytes(data[-len(started) :]) == started
+            _, arrays = load(data[: -len(started)], _KIND, _TYPES, is_intact=is_intact)
+            if not is_intact:
+                _mark(path, started)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, CorruptIndex):  # a ValueError of Arrow
@@ -106,7 +115,9 @@ class Snapshots(NamedTuple):
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             # Not flushed to the disk: a power loss leaves bytes that fail their checksum.
-            unfinished.write_bytes(dump({"kind": _KIND}, {**content.arrays, "others": others}))
+            with unfinished.open("wb") as file:
+                file.write(dump({"kind": _KIND}, {**content.arrays, "others": others}))
+                file.write(_start_of_machine())
             unfinished.replace(path)
         except OSError:
             _remove(unfinished)
@@ -130,6 +141,21 @@ class Snapshots(NamedTuple):
         except OSError:
             return []
         return [Position(int(each[1]), bytes.fromhex(each[2])) for each in found if each is not None]
+
+
+def _start_of_machine() -> bytes:
+    """Return a number that changes whenever the machine starts; `_UNKNOWN` if the system has none (`random(4)`)."""
+    try:
+        return UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
+    except (OSError, ValueError):
+        return _UNKNOWN
+
+
+def _mark(path: Path, started: bytes) -> None:
+    """Write the start of the machine at the end of a snapshot."""
+    with suppress(OSError), path.open("r+b") as file:
+        file.seek(-len(started), os.SEEK_END)
+        file.write(started)
 
 
 def _remove(path: Path) -> None:

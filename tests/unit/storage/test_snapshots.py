@@ -1,8 +1,9 @@
 """Snapshots of large states: when a worker uses them, and what is left of them."""
 
 import os
+import zlib
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from streaming.state import ShardState
 from streaming.state.counts import HeldCounts
+from streaming.storage import snapshots as module
 from streaming.storage.archive import Folder, _KeyFolder
 from streaming.storage.journal import Journal, Position
 from streaming.storage.snapshots import _TYPES, Content, Snapshots
@@ -53,20 +55,61 @@ def _cut(data: bytes) -> bytes:
 
 
 def _flipped(data: bytes) -> bytes:
-    return data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+    return data[:-25] + bytes([data[-25] ^ 1]) + data[-24:]
 
 
 def _zeroed(data: bytes) -> bytes:
     return bytes(len(data))
 
 
+@pytest.fixture
+def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Start the machine again."""
+    number = count(1)
+    return lambda: monkeypatch.setattr(module, "_start_of_machine", lambda start=next(number): bytes([start]) * 16)
+
+
 @pytest.mark.parametrize("damage", [_cut, _flipped, _zeroed, lambda _: b"", lambda data: data[:5]])
-def test_a_damaged_snapshot_is_removed(damage: Callable[[bytes], bytes], snapshots: Snapshots) -> None:
+def test_a_damaged_snapshot_is_removed(
+    damage: Callable[[bytes], bytes], snapshots: Snapshots, restart: Callable[[], None]
+) -> None:
     assert snapshots.write(at(9), CONTENT, None)
     (path,) = snapshots.folder.iterdir()
     path.write_bytes(damage(path.read_bytes()))
+    restart()
     assert snapshots.read(at(9)) is None
     assert not path.exists()
+
+
+def test_a_snapshot_is_verified_once_after_a_start_of_the_machine(
+    snapshots: Snapshots, restart: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified = list[int]()
+    former = zlib.crc32
+    monkeypatch.setattr("zlib.crc32", lambda data: verified.append(len(data)) or former(data))
+    assert snapshots.write(at(9), CONTENT, None)
+    (path,) = snapshots.folder.iterdir()
+    verified.clear()
+    assert snapshots.read(at(9)) is not None
+    assert verified == []
+    size = path.stat().st_size
+    for _ in range(2):
+        restart()
+        assert snapshots.read(at(9)) is not None
+        assert snapshots.read(at(9)) is not None
+    assert len(verified) == 2
+    assert path.stat().st_size == size
+
+
+def test_without_a_number_of_the_start_a_snapshot_is_always_verified(
+    snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_start_of_machine", lambda: module._UNKNOWN)
+    assert snapshots.write(at(9), CONTENT, None)
+    assert snapshots.read(at(9)) is not None
+    (path,) = snapshots.folder.iterdir()
+    path.write_bytes(_flipped(path.read_bytes()))
+    assert snapshots.read(at(9)) is None
 
 
 def test_the_former_snapshot_stays_and_older_ones_go(snapshots: Snapshots) -> None:
