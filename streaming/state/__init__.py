@@ -4,7 +4,7 @@ from streaming.state.codec import append, replay
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import UNKNOWN_GROUP, Group, GroupSelectors, Shard
 from streaming.state.shard_state import ShardState
-from streaming.state.snapshot import is_large, restore, settle, snapshot_content
+from streaming.state.snapshot import restore, settle, snapshot_content
 
 __all__ = [
     "UNKNOWN_GROUP",
@@ -15,7 +15,6 @@ __all__ = [
     "ShardDelta",
     "ShardState",
     "append",
-    "is_large",
     "replay",
     "restore",
     "settle",

@@ -87,11 +87,6 @@ class _Changes(NamedTuple):
     dropped: Sequence[int] = ()
 
 
-def is_large(state: ShardState, *, min_topics: int) -> bool:
-    """Return True if a shard is to have snapshots: it has so many topics, or had."""
-    return isinstance(state.topics, TopicTable) or len(state.topics) >= min_topics
-
-
 def snapshot_content(state: ShardState) -> Content | None:
     """Return the content of a snapshot; None if there is too much for the arrays."""
     dialects = state.interests.dialects or {DEFAULT}  # for the first pattern

@@ -62,15 +62,13 @@ class SnapshotCodec(NamedTuple, Generic[S]):
     """How large states become snapshots.
 
     Attributes:
-        min_bytes: bytes of the smallest journal of such a state.
-        is_large: returns True if a state is to have snapshots.
+        min_bytes: bytes of the journal of the smallest state that has snapshots.
         content: returns the content of a snapshot; None if the state is too large.
         settle: makes a state use the arrays of a snapshot of itself.
         restore: gives an empty state the content of a snapshot.
     """
 
     min_bytes: int
-    is_large: Callable[[S], bool]
     content: Callable[[S], Content | None]
     settle: Callable[[S, Content], None]
     restore: Callable[[S, Content], None]
@@ -174,7 +172,7 @@ class StateStore:
     def _share(self, kind: Kind[S, Any], key: Key, journal: Journal, decoded: S, start: Position) -> Position:
         """Bring a state to the latest snapshot behind its position, if there is one; return its position then."""
         place, former = self._snapshots(kind, key, journal.position.end), self._mapped.get(key)
-        if place is None or not (start == START or place.codec.is_large(decoded)):
+        if place is None:
             return start
         latest = place.folder.latest(journal, former)
         if latest is None or latest == former or latest.end < start.end:
@@ -218,8 +216,6 @@ class StateStore:
         """Take a snapshot of a large state if one is due, and let the state use it."""
         place, former = self._snapshots(kind, key, size), self._mapped.get(key)
         if place is None or (former is not None and size < former.end + _LATER_SHARE * size):
-            return
-        if not place.codec.is_large(decoded):
             return
         content = place.codec.content(decoded)
         self._has_snapshots = content is not None and place.folder.write(journal.position, content, former)

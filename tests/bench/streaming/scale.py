@@ -58,6 +58,7 @@ class Case:
 SMALL = Case(3_000)
 CASES = [
     SMALL,
+    replace(SMALL, shards=64),
     Case(10_000, 1_000),
     Case(100_000, 10_000),
     Case(1_000_000, 10_000),

@@ -66,7 +66,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
             backfill_topics=random.choice(steps),
             inline_bytes=random.choice([0, 200]),
             retained_micro_batches=2,
-            snapshot_min_topics=random.choice([1, 3, 50_000]),
+            snapshot_min_bytes=random.choice([1, 200, 1_000_000]),
             updates_per_chunk=random.choice([1, 1_000]),
             output_row_bytes=random.choice([1, 1_000, 1_000_000]),
             column_row_bytes=random.choice([1, 3_000, 1_000_000]),

@@ -138,11 +138,11 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> Non
 
 
 class Job:
-    """A shard, and workers that take turns; a snapshot is due for so many topics."""
+    """A shard, and workers that take turns; a snapshot is due for so many bytes of its journal."""
 
-    def __init__(self, folder: Path, least: int = 5, inline: int = 200) -> None:
+    def __init__(self, folder: Path, least: int = 200, inline: int = 200) -> None:
         self.config = WorkerConfig(NAMES, archives=Folder(str(folder)))
-        self.tuning = Tuning(snapshot_min_topics=least, inline_bytes=inline, retained_micro_batches=2)
+        self.tuning = Tuning(snapshot_min_bytes=least, inline_bytes=inline, retained_micro_batches=2)
         self.value: bytes | None = None
         self.batch = 0
         self.snapshots = Folder(str(folder)).snapshots("p", 0)
@@ -186,7 +186,7 @@ def shard_of(worker: Worker) -> ShardState:
 TEN = [f"topic__{number}" for number in range(10)]
 
 
-def subscribed(tmp_path: Path, least: int = 5) -> Job:
+def subscribed(tmp_path: Path, least: int = 200) -> Job:
     """A job whose one client has the pattern topic__*, and which knows ten topics."""
     job = Job(tmp_path, least)
     worker = job.worker()
@@ -238,7 +238,7 @@ def test_a_new_worker_knows_the_counts_of_quotas(tmp_path: Path, monkeypatch: py
 
 def test_topics_of_a_snapshot_take_no_memory_of_the_worker(tmp_path: Path) -> None:
     workers = []
-    for least in (5, 1_000):
+    for least in (200, 1_000_000):
         job = Job(tmp_path / f"{least}", least)
         job.create(worker := job.worker(), *(f"topic__{number:030}" for number in range(500)))
         workers.append(worker)
@@ -246,8 +246,24 @@ def test_topics_of_a_snapshot_take_no_memory_of_the_worker(tmp_path: Path) -> No
     assert mapped < 0.3 * decoded
 
 
-def test_few_topics_have_no_snapshot(tmp_path: Path) -> None:
-    assert subscribed(tmp_path, least=11).files() == []
+def test_a_short_journal_has_no_snapshot(tmp_path: Path) -> None:
+    assert subscribed(tmp_path, least=1_000).files() == []
+
+
+def test_a_shard_with_many_clients_and_few_topics_has_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path)
+    requests = (replace(f"topic__{n}", client=f"c{n}") for n in range(10))
+    job.run(job.worker(), row(GROUPS, wildcard()), *(row(SUBSCRIPTIONS, each, n) for n, each in enumerate(requests)))
+    assert len(job.files()) == 1
+    starts = read_from(monkeypatch)
+    worker = job.worker()
+    assert job.create(worker, *TEN, "topic__x") == TEN
+    assert 0 not in starts
+    settled = shard_of(worker).settled
+    assert settled is not None
+    assert not settled.clients.recent
 
 
 def test_workers_share_a_snapshot_and_keep_their_indexes(tmp_path: Path) -> None:
@@ -303,7 +319,7 @@ def test_a_compacted_journal_has_snapshots_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inline", [0, 200, 10_000])
 def test_no_snapshot_is_left_of_a_shard_that_is_gone(inline: int, tmp_path: Path) -> None:
-    job = Job(tmp_path, inline=inline)
+    job = Job(tmp_path, least=100, inline=inline)
     worker = job.worker()
     job.create(worker, *TEN)
     assert len(job.files()) == 1
