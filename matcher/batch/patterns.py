@@ -12,34 +12,32 @@ import numpy as np
 from matcher.batch.codec import FlatIndex, all_below, is_partition
 from matcher.batch.segments import (
     MAX_POSITIONS,
+    TOPICS_AT_ONCE,
     Salt,
     at_positions,
     cut,
     firsts_of,
     hashes,
-    hidden,
     is_packed,
-    matchable,
     pack,
     ranges,
     same_text,
     unpack,
 )
-from matcher.batch.shapes import Keys, from_json, group_by_shape, shape_from_json, to_json, usable
+from matcher.batch.shapes import Keys, from_json, group_by_shape, probes, shape_from_json, to_json, usable
 from matcher.dialects import DIALECTS, get_dialect
 from matcher.errors import not_a_list
 from matcher.index import PatternIndex
-from matcher.pattern import Pattern, Tail
+from matcher.pattern import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from matcher.batch.codec import Arrays
-    from matcher.batch.segments import U64, Ints, Segments
+    from matcher.batch.segments import Ints, Segments
     from matcher.batch.shapes import Shape
     from matcher.dialects import Dialect
 
-_CHUNK: Final = 16384  # topics; the arrays of this many stay in the cache of a core
 _SALT_BYTES: Final = 16
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})+")
 _TYPES: Final = {
@@ -135,7 +133,10 @@ class FlatPatterns(FlatIndex):
         """
         if isinstance(topics, str):
             raise not_a_list("topics", topics)
-        pairs = [self._match_chunk(topics[start : start + _CHUNK], start) for start in range(0, len(topics), _CHUNK)]
+        pairs = [
+            self._match_chunk(topics[start : start + TOPICS_AT_ONCE], start)
+            for start in range(0, len(topics), TOPICS_AT_ONCE)
+        ]
         if len(self._others):
             found = [(row, number) for row, topic in enumerate(topics) for number in self._others.match(topic)]
             others = np.array(found, np.int64).reshape(-1, 2)
@@ -181,7 +182,6 @@ class FlatPatterns(FlatIndex):
         self._header, self._arrays, self._dialect = header, arrays, dialect
         self._salt = Salt(bytes.fromhex(header["salt"]))
         self._shapes = list(map(shape_from_json, header["shapes"]))
-        self._wild_start = np.array([shape.starts_with_wildcard for shape in self._shapes], np.bool_)
         self._literal_counts = np.array([len(shape.literals) for shape in self._shapes], np.int64)
         self._literal_places = np.zeros((MAX_POSITIONS, len(self._shapes)), np.int64)
         for number, shape in enumerate(self._shapes):
@@ -194,17 +194,10 @@ class FlatPatterns(FlatIndex):
 
     def _match_chunk(self, topics: Sequence[str], start: int) -> tuple[Ints, Ints]:
         segments = cut(topics, self._dialect)
-        counts = np.where(matchable(segments, self._dialect), np.minimum(segments.counts, MAX_POSITIONS + 1), 0)
-        probes = list(_probes(segments, counts, self._shapes, self._salt, self._keys))
-        if not probes:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        keys, rows, shapes = (np.concatenate(parts) for parts in zip(*probes, strict=True))
+        keys, rows, shapes = probes(segments, self._dialect, self._shapes, self._salt, self._keys.candidates)
         asked, entries = self._keys.find(keys)
         rows, shapes = rows.take(asked), shapes.take(asked)
         real = self._arrays["shapes"].take(entries) == shapes
-        hidden_topics = hidden(segments, self._dialect)
-        if hidden_topics is not None:
-            real &= ~(hidden_topics.take(rows) & self._wild_start.take(shapes))
         kept = real.nonzero()[0]
         rows, entries, shapes = rows.take(kept), entries.take(kept), shapes.take(kept)
         kept = self._verified(segments, rows, entries, shapes)
@@ -231,37 +224,6 @@ class FlatPatterns(FlatIndex):
             literals = self._arrays["literals"].take(begins.take(hits) + column)
             real[hits] &= same_text(segments, places, self._literals, literals)
         return real.nonzero()[0]
-
-
-def _probes(segments: Segments, counts: Ints, shapes: Sequence[Shape], salt: Salt, keys: Keys) -> Any:
-    """Yield candidate keys with their topics and their shapes, for one number of segments after another."""
-    places = np.arange(len(segments.starts)) - np.repeat(segments.first[:-1], segments.counts)
-    mixed = at_positions(hashes(segments, salt), places, salt)
-    sums = np.zeros(len(mixed) + 1, np.uint64)
-    mixed.cumsum(out=sums[1:])
-    for count in np.bincount(counts).nonzero()[0].tolist():
-        fitting = [number for number, shape in enumerate(shapes) if shape.fits(count)] if count else []
-        if not fitting:
-            continue
-        rows = (counts == count).nonzero()[0]
-        begins = segments.first[rows]
-        columns = [mixed.take(begins + place) for place in range(min(count, MAX_POSITIONS))]
-        bases: dict[tuple[Tail, int], U64] = {}
-        out = np.empty((len(fitting), len(rows)), np.uint64)
-        for place_of_line, number in enumerate(fitting):
-            line, shape = out[place_of_line], shapes[number]
-            base = bases.get(shape[:2])
-            if base is None:
-                base = bases[shape[:2]] = (
-                    sums.take(begins + shape.size) - sums.take(begins) + salt.of(shape.tail, shape.size)
-                )
-            np.subtract(base, columns[shape.wildcards[0]] if shape.wildcards else np.uint64(0), out=line)
-            for place in shape.wildcards[1:]:
-                line -= columns[place]
-        flat = out.ravel()
-        hits = keys.candidates(flat)
-        lines, columns_hit = np.divmod(hits, len(rows))
-        yield flat.take(hits), rows.take(columns_hit), np.array(fitting).take(lines)
 
 
 def _build(members: list[tuple[int, int, Pattern]], shapes: Sequence[Shape], salt: Salt) -> Arrays:

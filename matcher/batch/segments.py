@@ -21,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 MAX_POSITIONS: Final = 16  # segments from the left that take part in keys
+TOPICS_AT_ONCE: Final = 16384  # the arrays of this many stay in the cache of a core
 
 _WORD_BYTES: Final = 8
 _ARRAY_BYTES: Final = 64  # longest segment in bytes that arrays handle; longer ones are rare, and go one by one

@@ -1,11 +1,12 @@
-"""Shapes of patterns, the groups served together by array operations, and the hash table of their keys."""
+"""Shapes of patterns, the groups served together by array operations, and the keys by which they find topics."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from matcher.batch.segments import MAX_POSITIONS, U64, Ints
+from matcher.batch.segments import MAX_POSITIONS, U64, Ints, Salt, Segments, at_positions, hashes, hidden, matchable
+from matcher.dialects import Dialect
 from matcher.errors import CorruptIndex
 from matcher.pattern import MANY, ONE, Pattern, Tail, Wildcard
 
@@ -95,6 +96,63 @@ def shape_from_json(value: Any) -> Shape:
             if [place for place in range(size) if place in wildcards] == wildcards:
                 return Shape(Tail[tail], size, tuple(wildcards))
     raise CorruptIndex(f"the index holds {str(value)[:40]!r}, which is not a shape of patterns")
+
+
+def probes(
+    segments: Segments,
+    dialect: Dialect,
+    shapes: Sequence[Shape],
+    salt: Salt,
+    candidates: Callable[[U64], Ints],
+) -> tuple[U64, Ints, Ints]:
+    """Return the keys that patterns would have that match topics, with the topics and the shapes, as three arrays.
+
+    The key of a pattern is the sum of a hash for each literal at its position; the key of a topic for a shape is the
+    sum over its segments less those under wildcards.
+
+    Args:
+        segments: the topics.
+        dialect: dialect of topics and patterns.
+        shapes: shapes of the patterns, which are numbered in this order.
+        salt: of the hashes.
+        candidates: returns the places of the keys that are worth a look-up.
+    """
+    counts = np.where(matchable(segments, dialect), np.minimum(segments.counts, MAX_POSITIONS + 1), 0)
+    places = np.arange(len(segments.starts)) - np.repeat(segments.first[:-1], segments.counts)
+    mixed = at_positions(hashes(segments, salt), places, salt)
+    sums = np.zeros(len(mixed) + 1, np.uint64)
+    mixed.cumsum(out=sums[1:])
+    found = [(sums[:0], places[:0], places[:0])]
+    for count in np.bincount(counts).nonzero()[0].tolist():
+        fitting = [number for number, shape in enumerate(shapes) if shape.fits(count)] if count else []
+        if not fitting:
+            continue
+        rows = (counts == count).nonzero()[0]
+        begins = segments.first[rows]
+        columns = [mixed.take(begins + place) for place in range(min(count, MAX_POSITIONS))]
+        bases: dict[tuple[Tail, int], U64] = {}
+        out = np.empty((len(fitting), len(rows)), np.uint64)
+        for place_of_line, number in enumerate(fitting):
+            line, shape = out[place_of_line], shapes[number]
+            base = bases.get(shape[:2])
+            if base is None:
+                base = bases[shape[:2]] = (
+                    sums.take(begins + shape.size) - sums.take(begins) + salt.of(shape.tail, shape.size)
+                )
+            np.subtract(base, columns[shape.wildcards[0]] if shape.wildcards else np.uint64(0), out=line)
+            for place in shape.wildcards[1:]:
+                line -= columns[place]
+        flat = out.ravel()
+        hits = candidates(flat)
+        lines, columns_hit = np.divmod(hits, len(rows))
+        found.append((flat.take(hits), rows.take(columns_hit), np.array(fitting).take(lines)))
+    keys, rows, numbers = map(np.concatenate, zip(*found, strict=True))
+    unseen = hidden(segments, dialect)
+    if unseen is not None:
+        wild = np.array([shape.starts_with_wildcard for shape in shapes], np.bool_)
+        seen = (~(unseen[rows] & wild[numbers])).nonzero()[0]
+        keys, rows, numbers = keys[seen], rows[seen], numbers[seen]
+    return keys, rows, numbers
 
 
 class Keys:

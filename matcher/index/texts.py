@@ -124,6 +124,11 @@ class Spelling:
         """Return True if the patterns of an outline that was added are spelled."""
         return self._forms[outline] is not None  # type: ignore[index]
 
+    def example(self, outline: bytes) -> Pattern | None:
+        """Return a pattern of an outline that was added; None if its patterns are not spelled."""
+        form = self._forms[outline]
+        return form and form.pattern
+
     def add(self, counts: Mapping[bytes, int]) -> bool:
         """Add patterns, counted by outline; return True if all of them are spelled."""
         are_spelled = True

@@ -9,8 +9,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from matcher.batch import FlatPatterns
+from matcher.batch.pattern_keys import PatternKeys
 from matcher.batch.segments import ranges
+from matcher.batch.shapes import shape_of
 from matcher.dialects import get_dialect
 from matcher.index.texts import Spelling
 from streaming.records.columns import Hits, Interners, compacted
@@ -88,20 +89,31 @@ class ClientTable(Settled[ClientKey, V], Generic[V]):
         return self._values[self._bounds[row] : self._bounds[row + 1]]
 
 
-class Patterns(NamedTuple):
+class Patterns:
     """Settled patterns of one dialect.
 
     Attributes:
         dialect: its name.
-        outlines: number of patterns by outline (see `Spelling`).
-        rows: rows of the entries, by number of the pattern.
-        form: binary form of their `FlatPatterns`.
+        spelling: their forms.
+        keys: rows of the entries by topic.
+
+    Args:
+        dialect: as above.
+        outlines: number of patterns by outline; the shapes are numbered in this order.
+        secret: key of the hashes.
+        arrays: those of `PatternKeys`; none for `keys` without patterns.
     """
 
-    dialect: str
-    outlines: Mapping[bytes, int]
-    rows: npt.NDArray[Any]
-    form: memoryview
+    def __init__(
+        self, dialect: str, outlines: Mapping[bytes, int], secret: bytes, arrays: Arrays | None = None
+    ) -> None:
+        rules = get_dialect(dialect)
+        self.dialect = dialect
+        self.spelling = Spelling(rules)
+        self.spelling.add(outlines)
+        shapes = [shape for each in map(self.spelling.example, outlines) if each and (shape := shape_of(each))]
+        empty = PatternKeys.empty(shapes, rules, secret)
+        self.keys = empty if arrays is None else PatternKeys(arrays, shapes, rules, secret)
 
 
 class SettledInterests:
@@ -145,10 +157,6 @@ class SettledInterests:
         self._in_force = np.zeros(len(clients), np.uint8)
         self._in_force[arrays["block_clients"]] = 1
         self._in_force[np.array(dropped, np.int64)] = 0
-        self._spellings: list[Spelling] = []
-        for each in patterns:
-            self._spellings.append(Spelling(get_dialect(each.dialect)))
-            self._spellings[-1].add(each.outlines)
         self._subscribers: dict[int, SubscriberKey] = {}  # by row, those that were asked for
 
     def __contains__(self, client: object) -> bool:
@@ -186,8 +194,8 @@ class SettledInterests:
         """Return (pattern, holder) for each matching pattern."""
         return [
             (text, holder)
-            for kind, spelling in enumerate(self._spellings, 1)
-            for text in spelling.texts(topic)
+            for kind, each in enumerate(self._patterns, 1)
+            for text in each.spelling.texts(topic)
             for holder in self._holders_of(text, kind)
         ]
 
@@ -202,8 +210,7 @@ class SettledInterests:
             return
         clients, kinds = self._arrays["block_clients"], self._arrays["block_kinds"]
         for kind, each in enumerate(self._patterns, 1):
-            rows, numbers = FlatPatterns.from_bytes(each.form).match_batch(topics)
-            entries = each.rows[numbers]
+            rows, entries = each.keys.match_batch(topics, self._entries.at)
             bounds = self._arrays["holder_bounds"]
             owners, places = ranges(bounds[entries].astype(np.int64), bounds[entries + 1].astype(np.int64))
             blocks = self._arrays["holders"][places]

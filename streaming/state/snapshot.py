@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import msgpack
 import numpy as np
 
-from matcher.batch import FlatPatterns
 from matcher.batch.postings import Postings
 from matcher.batch.segments import MAX_POSITIONS
 from matcher.dialects import DEFAULT, get_dialect
@@ -58,8 +57,7 @@ class _Others(NamedTuple):
         postings: dialects that topics have postings of, each with the number of their `rows`.
         state: all that a delta has, without topics and settled clients.
         held: counts of quotas by client; None if topics are not counted.
-        patterns: of each dialect with settled patterns: its name, their number by outline, their number, and the bytes
-            of their index.
+        patterns: of each dialect with settled patterns: its name, and their number by outline.
         unsettled: rows of clients whose interests are not settled, because they have none, or cannot be.
         changes: what is not settled any more, as `_Changes`.
     """
@@ -68,7 +66,7 @@ class _Others(NamedTuple):
     postings: Sequence[tuple[str, int]]
     state: Sequence[Any]
     held: Sequence[tuple[Any, int | None]] | None
-    patterns: Sequence[tuple[str, Any, int, int]]
+    patterns: Sequence[tuple[str, Sequence[tuple[bytes, int]]]]
     unsettled: Sequence[int]
     changes: tuple[Sequence[int], Sequence[int], Sequence[int]]
 
@@ -183,7 +181,7 @@ def _columns(state: ShardState, secret: bytes) -> _Clients | None:
             return None
         arrays.update((f"{name}_{part}", table[part]) for part in _PARTS)
     unsettled = _unsettled(held, inner_multi=state.inner_multi)
-    interests, patterns = _interests({row: held[row] for row in held if row not in unsettled}, entries)
+    interests, patterns = _interests({row: held[row] for row in held if row not in unsettled}, entries, secret)
     return _Clients(
         {
             **arrays,
@@ -241,7 +239,7 @@ def _held(key: ClientKey, interest: Interest) -> list[_HeldEntries]:
 def _unsettled(held: Mapping[int, list[_HeldEntries]], *, inner_multi: bool) -> set[int]:
     """Return the rows of clients with no entry, an entry that is not plain, or a pattern that is not in arrays.
 
-    These are patterns that are not spelled, and long ones, which a `FlatPatterns` would parse each time it is opened.
+    These are patterns that are not spelled, and long ones, which have no key.
     """
     unsettled = {row for row, every in held.items() if not every or not all(each.is_plain for each in every)}
     by_dialect: dict[str, list[tuple[int, str]]] = {}
@@ -260,7 +258,9 @@ def _unsettled(held: Mapping[int, list[_HeldEntries]], *, inner_multi: bool) -> 
     return unsettled
 
 
-def _interests(held: Mapping[int, list[_HeldEntries]], entries: Mapping[str, int]) -> tuple[dict[str, Any], list[Any]]:
+def _interests(
+    held: Mapping[int, list[_HeldEntries]], entries: Mapping[str, int], secret: bytes
+) -> tuple[dict[str, Any], list[Any]]:
     """Return the arrays of interests by the rows of clients, and the patterns of each dialect as in `_Others`."""
     blocks = [(row, each) for row, every in held.items() for each in every]
     texts: dict[str, dict[str, None]] = {}
@@ -268,11 +268,12 @@ def _interests(held: Mapping[int, list[_HeldEntries]], entries: Mapping[str, int
         if each.dialect:
             texts.setdefault(each.dialect, {}).update(dict.fromkeys(each.texts))
     kinds = {"": NAMES, **{dialect: kind for kind, dialect in enumerate(texts, 1)}}
-    indexes = [FlatPatterns(each, dialect).to_bytes() for dialect, each in texts.items()]
-    patterns = [
-        (dialect, list(Counter(Spelling(get_dialect(dialect)).outlines(list(each))).items()), len(each), len(index))
-        for (dialect, each), index in zip(texts.items(), indexes, strict=True)
-    ]
+    patterns = list[Any]()
+    keys: list[Arrays] = [{"keys": np.zeros(0, "<u8"), "shapes": np.zeros(0, "|u1")}]
+    for dialect, own in texts.items():
+        outlines, arrays = _keys(dialect, list(own), entries, secret)
+        patterns.append((dialect, outlines))
+        keys.append(arrays)
     rows = np.array([entries[text] for _, each in blocks for text in each.texts], np.int64)
     numbers = np.repeat(np.arange(len(blocks)), np.array([len(each.texts) for _, each in blocks], np.int64))
     return {
@@ -281,9 +282,20 @@ def _interests(held: Mapping[int, list[_HeldEntries]], entries: Mapping[str, int
         "block_clients": np.array([row for row, _ in blocks], "<u4"),
         "block_orders": np.array([each.order for _, each in blocks], "<f8"),
         "block_kinds": np.array([kinds[each.dialect] for _, each in blocks], "|u1"),
-        "pattern_rows": np.array([entries[text] for each in texts.values() for text in each], "<u4"),
-        "pattern_indexes": np.frombuffer(b"".join(indexes), np.uint8),
+        **{f"pattern_{part}": np.concatenate([each[part] for each in keys]) for part in keys[0]},
     }, patterns
+
+
+def _keys(
+    dialect: str, texts: list[str], entries: Mapping[str, int], secret: bytes
+) -> tuple[list[tuple[bytes, int]], Arrays]:
+    """Return the number of patterns by outline, and the arrays of their keys."""
+    outlines = Spelling(get_dialect(dialect)).outlines(texts)
+    counts = Counter(outlines)
+    places = {outline: place for place, outline in enumerate(counts)}
+    rows = np.array([entries[text] for text in texts], np.int64)
+    numbers = np.array([places[outline] for outline in outlines], np.int64)
+    return list(counts.items()), Patterns(dialect, counts, secret).keys.filled(texts, rows, numbers)
 
 
 def settle(state: ShardState, content: Content) -> None:
@@ -314,10 +326,12 @@ def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
         TextTable({"secret": arrays["secret"], **{part: arrays[f"{name}_{part}"] for part in _PARTS}})
         for name in ("topic", "client", "entry")
     )
-    rows, indexes, patterns = arrays["pattern_rows"], arrays["pattern_indexes"], list[Patterns]()
-    for dialect, outlines, count, size in others.patterns:
-        patterns.append(Patterns(dialect, dict(outlines), rows[:count], indexes[:size].data))
-        rows, indexes = rows[count:], indexes[size:]
+    keys, patterns = {part: arrays[f"pattern_{part}"] for part in ("keys", "shapes")}, list[Patterns]()
+    for dialect, outlines in others.patterns:
+        count = sum(each for _, each in outlines)
+        own = {part: array[:count] for part, array in keys.items()}
+        patterns.append(Patterns(dialect, dict(outlines), arrays["secret"].tobytes(), own))
+        keys = {part: array[count:] for part, array in keys.items()}
     values = arrays["values"].data, arrays["value_bounds"].data
     changes = _Changes(*others.changes)
     settled = SettledClients(

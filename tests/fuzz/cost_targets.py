@@ -27,6 +27,7 @@ from streaming.worker.rows import OutputKind
 from tests.fuzz.cost import Cost, Json, Target
 from tests.support import events
 from tests.support.events import stream_of
+from tests.support.keys import match_by_keys
 from tests.support.simulator import TOPICS, Record, Simulation
 from tests.support.states import Written
 
@@ -145,6 +146,8 @@ def _patterns(value: Json) -> int:
     rules, shaped = matcher.get_dialect(dialect), [pattern for pattern in patterns if shape_of(pattern) is not None]
     postings = Postings(Postings.empty(rules, b"0").replaced((), topics), rules, b"0")
     deque(postings.expand(shaped, lambda rows: [topics[row] for row in rows]), 0)
+    if rules.whole_wildcards:
+        match_by_keys(shaped, topics, rules)
     written = 0
     for text, topic in zip(texts, topics, strict=False):
         with suppress(matcher.MatcherError):

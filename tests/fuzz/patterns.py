@@ -15,6 +15,7 @@ from matcher.index.topics import _is_short
 from matcher.pattern import Pattern, Tail
 from tests.fuzz.draw import Draw
 from tests.support import definitions
+from tests.support.keys import match_by_keys
 
 
 class Case(NamedTuple):
@@ -78,7 +79,7 @@ def batches(data: bytes) -> None:
     """Check the flat arrays, as built and as read from their bytes."""
     draw = Draw(data)
     meeting = _meet(draw)
-    dialect = meeting.case.dialect
+    dialect, rules = meeting.case.dialect, matcher.get_dialect(meeting.case.dialect)
     built = FlatPatterns(meeting.parsed, dialect)
     for patterns in (built, FlatPatterns.from_bytes(built.to_bytes())):
         rows, numbers = patterns.match_batch(meeting.topics)
@@ -90,6 +91,10 @@ def batches(data: bytes) -> None:
         numbers, rows = topics.expand_batch(meeting.parsed)
         found = list(zip(rows.tolist(), numbers.tolist(), strict=True))
         assert found == sorted(meeting.expected, key=lambda pair: (pair[1], pair[0]))
+    if rules.whole_wildcards:
+        shaped = {number for number, pattern in enumerate(meeting.parsed) if shape_of(pattern)}
+        expected = sorted(pair for pair in meeting.expected if pair[1] in shaped)
+        assert match_by_keys(meeting.parsed, meeting.topics, rules) == expected
     _check_postings(meeting, draw)
 
 

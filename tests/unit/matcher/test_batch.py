@@ -15,6 +15,7 @@ from matcher.batch.shapes import MAX_SHAPES
 from matcher.batch.shapes import usable as usable_keys
 from matcher.dialects import get_dialect
 from matcher.errors import CorruptIndex
+from tests.support.keys import match_by_keys
 
 LONG = "x" * 70
 TRICKY = [
@@ -83,6 +84,18 @@ def test_many_segments_and_many_shapes() -> None:
     assert of_patterns(index, topics) == expected
     assert of_patterns(FlatPatterns.from_bytes(index.to_bytes()), topics) == expected
     assert of_topics(FlatTopics(topics, "nats"), patterns) == expected
+
+
+def of_keys(texts: list[str], topics: list[str], dialect: str) -> list[tuple[int, int]]:
+    rules = get_dialect(dialect)
+    return match_by_keys([rules.parse(text) for text in texts], topics, rules)
+
+
+def test_keys_of_many_topics_and_of_repeated_patterns() -> None:
+    topics = [f"a.{number}" for number in range(40_000)]
+    found = of_keys(["a.39999", "a.39999", "*.7", "b.*"], topics, "nats")
+    assert found == [(7, 2), (39_999, 0), (39_999, 1)]
+    assert of_keys(["a"], [], "nats") == of_keys([], ["a"], "nats") == []
 
 
 def test_postings_of_topics_with_hundreds_of_segments() -> None:
@@ -237,10 +250,13 @@ def test_arrays_that_are_cut_off_are_refused() -> None:
 
 def test_hits_are_verified_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hash that knows only lengths, everything collides and the answers stay right."""
-    monkeypatch.setattr("matcher.batch.patterns.hashes", lambda segments, _: segments.lengths.astype("u8"))
+    for module in ("patterns", "shapes", "pattern_keys"):
+        monkeypatch.setattr(f"matcher.batch.{module}.hashes", lambda segments, _: segments.lengths.astype("u8"))
     topics = ["a.b", "b.a", "a.c", "c.c", "a.long"]
     for pattern in ("a.*", "*.b", "a.b", "a.>", "a.long", "*.c"):
         assert of_patterns(FlatPatterns([pattern], "nats"), topics) == pairs([pattern], topics, "nats")
+    patterns = ["a.*", "c.*", "*.b", "*.c", "a.b", "b.a", "a.>", "c.>"]
+    assert of_keys(patterns, topics, "nats") == sorted(pairs(patterns, topics, "nats"))
 
 
 def test_a_salt_under_which_keys_collide_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,13 @@ def _zeroed(data: bytes) -> bytes:
 @pytest.fixture
 def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Start the machine again."""
-    number = count(1)
-    return lambda: monkeypatch.setattr(module, "_start_of_machine", lambda start=next(number): bytes([start]) * 16)
+    starts = count(1)
+
+    def restart() -> None:
+        start = bytes([next(starts)]) * 16
+        monkeypatch.setattr(module, "_start_of_machine", lambda: start)
+
+    return restart
 
 
 @pytest.mark.parametrize("damage", [_cut, _flipped, _zeroed, lambda _: b"", lambda data: data[:5]])
@@ -84,9 +89,13 @@ def test_a_damaged_snapshot_is_removed(
 def test_a_snapshot_is_verified_once_after_a_start_of_the_machine(
     snapshots: Snapshots, restart: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verified = list[int]()
-    former = zlib.crc32
-    monkeypatch.setattr("zlib.crc32", lambda data: verified.append(len(data)) or former(data))
+    verified, crc32 = list[int](), zlib.crc32
+
+    def counted(data: bytes) -> int:
+        verified.append(len(data))
+        return crc32(data)
+
+    monkeypatch.setattr("zlib.crc32", counted)
     assert snapshots.write(at(9), CONTENT, None)
     (path,) = snapshots.folder.iterdir()
     verified.clear()
