@@ -257,6 +257,9 @@ def test_hits_are_verified_not_believed(monkeypatch: pytest.MonkeyPatch) -> None
         assert of_patterns(FlatPatterns([pattern], "nats"), topics) == pairs([pattern], topics, "nats")
     patterns = ["a.*", "c.*", "*.b", "*.c", "a.b", "b.a", "a.>", "c.>"]
     assert of_keys(patterns, topics, "nats") == sorted(pairs(patterns, topics, "nats"))
+    for module in ("shapes", "pattern_keys"):
+        monkeypatch.setattr(f"matcher.batch.{module}.at_positions", lambda hashed, *_: hashed)
+    assert of_keys(patterns, topics, "nats") == sorted(pairs(patterns, topics, "nats"))
 
 
 def test_a_salt_under_which_keys_collide_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
