@@ -33,7 +33,7 @@ class PatternKeys:
         arrays: those of `filled`.
         shapes: all shapes, at most 256.
         dialect: dialect of all patterns, one with `whole_wildcards`.
-        secret: key of the hashes, so that users cannot choose patterns with equal keys.
+        secret: key of the hashes, so that users cannot choose many patterns with equal keys.
     """
 
     def __init__(self, arrays: Arrays, shapes: Sequence[Shape], dialect: Dialect, secret: bytes) -> None:

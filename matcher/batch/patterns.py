@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +23,7 @@ from matcher.batch.segments import (
     same_text,
     unpack,
 )
-from matcher.batch.shapes import Keys, from_json, group_by_shape, probes, shape_from_json, to_json, usable
+from matcher.batch.shapes import EMPTY, Keys, from_json, group_by_shape, probes, shape_from_json, to_json, usable
 from matcher.dialects import DIALECTS, get_dialect
 from matcher.errors import not_a_list
 from matcher.index import PatternIndex
@@ -58,7 +57,8 @@ class FlatPatterns(FlatIndex):
     The key of a pattern is the sum of one salted hash for each literal at its position. The key of a topic for one
     shape of patterns is the sum over its segments less those under wildcards, so a batch costs a few array operations
     for each of at most `MAX_SHAPES` shapes. Hits are verified against the real segments. Patterns that arrays cannot
-    serve, and patterns of the rarest shapes beyond that number, are in a `PatternIndex`, with one look-up per topic.
+    serve, patterns of the rarest shapes beyond that number, and different patterns with equal keys are in a
+    `PatternIndex`, with one look-up per topic.
 
     It is faster than a `PatternIndex` for batches of more than about 300 topics with 1,000 patterns, or 100 topics with
     100,000 patterns.
@@ -70,8 +70,7 @@ class FlatPatterns(FlatIndex):
         patterns: texts, or patterns parsed by the dialect.
         dialect: dialect of all patterns, by name or one of your own.
         allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
-        salt: seed of the hashes; random unless given, because users choose the names that are hashed. If two patterns
-            get the same key, another salt is derived from it.
+        salt: seed of the hashes; random unless given, because users choose the names that are hashed.
 
     Raises:
         InvalidPattern: a text is not a pattern of the dialect.
@@ -100,8 +99,10 @@ class FlatPatterns(FlatIndex):
         shapes, others = group_by_shape(parsed)
         members = [(place, number, pattern) for place, shape in enumerate(shapes) for number, pattern in shapes[shape]]
         arrays = _build(members, list(shapes), Salt(salt))
-        while not usable(arrays["keys"]):
-            salt = hashlib.blake2b(salt, digest_size=_SALT_BYTES).digest()
+        rivals = _rivals(arrays)
+        if rivals:
+            others += [(number, pattern) for _, number, pattern in members if number in rivals]
+            members = [member for member in members if member[1] not in rivals]
             arrays = _build(members, list(shapes), Salt(salt))
         header = {
             "kind": "patterns",
@@ -224,6 +225,17 @@ class FlatPatterns(FlatIndex):
             literals = self._arrays["literals"].take(begins.take(hits) + column)
             real[hits] &= same_text(segments, places, self._literals, literals)
         return real.nonzero()[0]
+
+
+def _rivals(arrays: Arrays) -> set[int]:
+    """Return the numbers of the patterns whose keys are not usable: their equals are other patterns."""
+    keys, firsts = arrays["keys"], arrays["first_numbers"]
+    unusable = keys == EMPTY
+    equal = keys[1:] == keys[:-1]
+    unusable[1:] |= equal
+    unusable[:-1] |= equal
+    _, places = ranges(firsts[:-1][unusable].astype(np.int64), firsts[1:][unusable].astype(np.int64))
+    return set(arrays["numbers"][places].tolist())
 
 
 def _build(members: list[tuple[int, int, Pattern]], shapes: Sequence[Shape], salt: Salt) -> Arrays:
