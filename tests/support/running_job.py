@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from streaming.config import Settings, load
 from streaming.kafka.specs import specs
@@ -129,10 +129,7 @@ class Streams:
         options = {"bootstrap.servers": self.bootstrap_servers, "group.id": uuid4().hex, "isolation.level": level}
         with closing(Consumer(options)) as consumer:
             numbers = consumer.list_topics(topic, timeout=60).topics[topic].partitions
-            return {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1]
-                for number in numbers
-            }
+            return {number: _end(consumer, TopicPartition(topic, number)) for number in numbers}
 
     def updates(self) -> list[dict[str, Any]]:
         """Return all written updates, without tombstones."""
@@ -175,6 +172,22 @@ class Streams:
         for update in self.updates():
             by_id.setdefault(update["eventId"], set()).add(json.dumps(update, sort_keys=True))
         assert all(len(versions) == 1 for versions in by_id.values()), "a repeated update differs from the first"
+
+
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    """Return the offset after the last record of a partition, which may have no leader yet."""
+    found = list[int]()
+
+    def asked() -> bool:
+        try:
+            found.append(consumer.get_watermark_offsets(partition, timeout=60)[1])
+        except KafkaException as exception:
+            if not exception.args[0].retriable():
+                raise
+        return bool(found)
+
+    assert eventually(asked)
+    return found[0]
 
 
 class OpenTransactions:
