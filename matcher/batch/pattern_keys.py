@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matcher.batch.shapes import Shape
     from matcher.dialects import Dialect
 
-_ROW_BITS: Final = np.uint64(28)
 _ROW: Final = np.uint64((1 << 28) - 1)
+_HITS_AT_ONCE: Final = 4096  # whose patterns are read
 
 
 class PatternKeys:
@@ -82,7 +82,11 @@ class PatternKeys:
         real = self._numbers[places] == shapes[asked]
         asked, rows = asked[real], (self._keys[places[real]] & _ROW).astype(np.int64)
         numbers, shapes = numbers[asked], shapes[asked]
-        real = self._same(segments, numbers, shapes, rows, texts_of)
+        parts = [np.zeros(0, np.bool_)]
+        for start in range(0, len(rows), _HITS_AT_ONCE):
+            some = slice(start, start + _HITS_AT_ONCE)
+            parts.append(self._same(segments, numbers[some], shapes[some], rows[some], texts_of))
+        real = np.concatenate(parts)
         return numbers[real], rows[real]
 
     def _present(self, keys: U64) -> Ints:
