@@ -34,7 +34,7 @@ class Tuning:
     inline_bytes: int = 16_384
     journal_slack_bytes: int = 4_096
     retained_micro_batches: int = 100
-    snapshot_min_bytes: int = 131_072
+    snapshot_min_bytes: int = 262_144
     updates_per_chunk: int = 1_000
     output_row_bytes: int = 16_384
     column_row_bytes: int = 512 * 1024

@@ -184,7 +184,7 @@ class SettledInterests:
     @property
     def memory_bytes(self) -> int:
         """Estimated memory of what was decoded."""
-        return len(self._subscribers) * _SUBSCRIBER_BYTES
+        return len(self._subscribers) * _SUBSCRIBER_BYTES + self._clients.memory_bytes + self._entries.memory_bytes
 
     def named(self, topic: str) -> list[Holder]:
         """Return the holders of a name."""

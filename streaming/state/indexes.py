@@ -252,9 +252,9 @@ class Footprint:
         self._described_topics = 0
         self._entries = 0
 
-    def settle(self, topics: TopicTable, clients: Mapping[ClientKey, Client]) -> None:
+    def settle(self, topics: StoredTopics, clients: Mapping[ClientKey, Client]) -> None:
         """Count content in tables again, of which these clients are not settled."""
-        self._described_topics = len(topics.described)
+        self._described_topics = sum(each != NO_METADATA for each in described(topics).values())
         self._entries = sum(map(_entries, clients.values()))
 
     def follow(
@@ -295,9 +295,11 @@ class Footprint:
         """
         indexes, count = [*targets.indexes.values(), *targets.recent.values()], len(topics)
         indexed = sum(map(len, indexes)) + has_order * count
-        if isinstance(topics, TopicTable) and not (targets.indexes or has_order):
-            text_bytes, count = text_bytes - topics.table.text_bytes, topics.changes
         parsed_bytes, separate = (interests.parsed_bytes, interests.separate_patterns) if interests else (0, 0)
+        if isinstance(topics, TopicTable):
+            parsed_bytes += topics.table.memory_bytes
+            if not (targets.indexes or has_order):
+                text_bytes, count = text_bytes - topics.table.text_bytes, topics.changes
         decoded, entries = len(clients), self._entries
         if isinstance(clients, ClientTable):
             text_bytes, decoded = text_bytes - clients.value_bytes, len(clients.recent)

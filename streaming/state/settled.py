@@ -23,7 +23,8 @@ _MAX_TEXT_BYTES: Final = (1 << 32) - 1
 _SECRET_BYTES: Final = 16
 _ROWS_AT_ONCE: Final = 4_096
 _FOUND: Final = 1_024  # texts of a micro-batch that is not in columns
-_LONG: Final = 256  # characters of a text that is looked up each time, as it takes memory
+_LONG: Final = 128  # characters of a text that is looked up each time, as it takes memory
+_FOUND_BYTES: Final = 400  # estimated memory of a text that was asked for
 
 
 class TextTable:
@@ -64,6 +65,11 @@ class TextTable:
     def text_bytes(self) -> int:
         """Bytes of all texts."""
         return len(self._texts)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Estimated memory of what was decoded."""
+        return len(self._found) * _FOUND_BYTES
 
     def __len__(self) -> int:
         return len(self._bounds) - 1

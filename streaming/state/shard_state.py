@@ -66,7 +66,7 @@ class ShardContent(Roster):
         settings = self.groups, self.selectors, self.alarms
         return self.topics, *settings, self.clients, self.last_requests, self.backfills, self.notes, self.repeated
 
-    def settle(self, topics: TopicTable, settled: SettledClients) -> None:
+    def settle(self, topics: StoredTopics, settled: SettledClients) -> None:
         """Replace topics and clients by tables of them, or those of an empty state by any tables."""
         self._footprint.settle(topics, settled.clients.recent)
         self.topics, self.settled = topics, settled

@@ -36,12 +36,15 @@ from streaming.state.group import interest_of
 from streaming.state.interests import allows_inner_multi, holders_of, names_of
 from streaming.state.settled import Arrays, TextTable
 from streaming.state.shard_state import ShardState
-from streaming.state.topic_table import TopicTable, described, settled
+from streaming.state.topic_table import StoredTopics, TopicTable, described, settled
 from streaming.storage.snapshots import Content
 
 _PARTS: Final = ("texts", "bounds", "hashed")
 _POSTINGS: Final = {"rows": "<u4", "bounds": "<u4", "counts": "|u1"}
 _MAX_BYTES: Final = (1 << 32) - 1
+
+_FEW_TOPICS: Final = 10_000
+"""Topics below which all of them are decoded: look-ups by name or pattern in memory are ten times faster."""
 
 _CLIENTS, _REQUESTS = 3, 4  # places in a delta as plain values
 
@@ -88,7 +91,8 @@ class _Changes(NamedTuple):
 def snapshot_content(state: ShardState) -> Content | None:
     """Return the content of a snapshot; None if there is too much for the arrays."""
     dialects = state.interests.dialects or {DEFAULT}  # for the first pattern
-    topics = settled(state.topics, sorted(dialects))
+    former = state.settled and state.settled.clients.table.secret
+    topics = settled(state.topics, () if len(state.topics) < _FEW_TOPICS else sorted(dialects), former)
     if topics is None:
         return None
     secret = topics.names["secret"]
@@ -320,7 +324,7 @@ def restore(state: ShardState, content: Content) -> None:
     state.index(clients)
 
 
-def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
+def _tables(content: Content) -> tuple[StoredTopics, SettledClients]:
     arrays, others = content.arrays, _Others(*content.others)
     topics, clients, entries = (
         TextTable({"secret": arrays["secret"], **{part: arrays[f"{name}_{part}"] for part in _PARTS}})
@@ -342,7 +346,8 @@ def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
         others.patterns,
         others.unsettled,
     )
-    return TopicTable(topics, topics_of(others.topics), _postings(arrays, others.postings)), settled
+    table = TopicTable(topics, topics_of(others.topics), _postings(arrays, others.postings))
+    return dict(table.items()) if len(table) < _FEW_TOPICS else table, settled
 
 
 def _postings(arrays: Arrays, sizes: Sequence[tuple[str, int]]) -> dict[str, Postings]:

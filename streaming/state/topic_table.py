@@ -117,10 +117,13 @@ StoredTopics = dict[str, TopicMetadata] | TopicTable
 """Topics of a shard in order of creation."""
 
 
-def settled(topics: Topics, dialects: Iterable[str]) -> SettledTopics | None:
-    """Return the arrays of topics in their order, with postings of some dialects; None if they are too many."""
+def settled(topics: Topics, dialects: Iterable[str], secret: bytes | None = None) -> SettledTopics | None:
+    """Return the arrays of topics in their order, with postings of some dialects; None if they are too many.
+
+    The secret is for topics that are not in a table; random if there is none.
+    """
     if not isinstance(topics, TopicTable):
-        table = TopicTable(TextTable.empty(), {}, {})
+        table = TopicTable(TextTable.empty(secret), {}, {})
         table.update(topics)
         topics = table
     return topics.settled(dialects)

@@ -3,8 +3,8 @@
 A snapshot is derived from a journal up to a position, and named after it. It is only a shortcut: a journal that does
 not continue a snapshot, or a damaged snapshot, is read from its beginning. So snapshots need no backup.
 
-A file ends with the number of the start of the machine since which it is known to be intact. Only a loss of power can
-damage it, so its checksum is verified once after each start, and not by each worker.
+A file ends with the number of the start of the machine since which it is known to be intact, so its checksum is
+verified once after each start, and not by each worker.
 """
 
 import os
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgpack
 import numpy as np
@@ -94,14 +94,15 @@ class Snapshots(NamedTuple):
                 data = memoryview(file.read_buffer())  # keeps the mapping, not the file
             is_intact = started != _UNKNOWN and bytes(data[-len(started) :]) == started
             _, arrays = load(data[: -len(started)], _KIND, _TYPES, is_intact=is_intact)
-            if not is_intact:
-                _mark(path, started)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, CorruptIndex):  # a ValueError of Arrow
+            others = msgpack.unpackb(arrays.pop("others"), use_list=False)
+        except (CorruptIndex, ValueError):  # those of Arrow and MessagePack
             _remove(path)
             return None
-        return Content(arrays, msgpack.unpackb(arrays.pop("others"), use_list=False))
+        except OSError:
+            return None
+        if not is_intact and started != _UNKNOWN:
+            _mark(path, started)
+        return Content(arrays, others)
 
     def write(self, position: Position, content: Content, former: Position | None) -> bool:
         """Write a snapshot, and remove all but it and a former one, which a repeated micro-batch would continue.
@@ -111,13 +112,14 @@ class Snapshots(NamedTuple):
         """
         path = self.folder / _name(position)
         others = np.frombuffer(msgpack.packb(content.others), np.uint8)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        unfinished = path.with_name(f".{path.name}.{uuid4().hex}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            # Not flushed to the disk: a power loss leaves bytes that fail their checksum.
             with unfinished.open("wb") as file:
                 file.write(dump({"kind": _KIND}, {**content.arrays, "others": others}))
                 file.write(_start_of_machine())
+                file.flush()
+                os.fsync(file.fileno())  # or a disk that fails would leave a file that is taken to be intact
             unfinished.replace(path)
         except OSError:
             _remove(unfinished)

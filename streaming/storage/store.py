@@ -33,8 +33,8 @@ class Decoded(Protocol):
 
 
 _LATER_SHARE: Final = 1 / 8
-"""Share of a journal that lies behind its snapshot when another one is taken. A lower share costs more writes, a higher
-one slower starts."""
+"""Share of a journal that lies behind its snapshot when another one is taken, but at least the bytes of the smallest
+one. A lower share costs more writes, a higher one slower starts."""
 
 S = TypeVar("S", bound=Decoded)
 D = TypeVar("D")
@@ -193,6 +193,7 @@ class StateStore:
 
         A change of None changes nothing.
         """
+        had_snapshot = key in self._mapped
         if delta is not None:
             decoded.apply(delta)
             former, journal = journal, kind.append(journal, decoded, delta)
@@ -202,6 +203,8 @@ class StateStore:
         size = self.keep(key, journal, decoded)
         if delta is not None and key in self._kept:
             self._take(kind, key, journal, size, decoded)
+        if had_snapshot and key not in self._mapped and key in self._kept:
+            self._drop(key)  # it uses the arrays of a file that is gone
         return journal.swept() if journal.retired and journal.has_left_parts else journal, size
 
     def _snapshots(self, kind: Kind[S, Any], key: Key, size: int) -> _Place[S] | None:
@@ -215,7 +218,7 @@ class StateStore:
     def _take(self, kind: Kind[S, Any], key: Key, journal: Journal, size: int, decoded: S) -> None:
         """Take a snapshot of a large state if one is due, and let the state use it."""
         place, former = self._snapshots(kind, key, size), self._mapped.get(key)
-        if place is None or (former is not None and size < former.end + _LATER_SHARE * size):
+        if place is None or (former and size - former.end < max(_LATER_SHARE * size, place.codec.min_bytes)):
             return
         content = place.codec.content(decoded)
         self._has_snapshots = content is not None and place.folder.write(journal.position, content, former)
@@ -241,10 +244,12 @@ class StateStore:
             self._kept[key] = _Kept(position, decoded, decoded.memory_bytes(position.end))
             self.memory_bytes += self._kept[key].memory_bytes
         while self.memory_bytes > self._max_bytes:
-            other, dropped = self._kept.popitem(last=False)
-            self._mapped.pop(other, None)
-            self.memory_bytes -= dropped.memory_bytes
+            self._drop(next(iter(self._kept)))
         return position.end
+
+    def _drop(self, key: Key) -> None:
+        self.memory_bytes -= self._kept.pop(key).memory_bytes
+        self._mapped.pop(key, None)
 
     def value(self, opened: Opened, journal: Journal) -> bytes | None:
         """Return the bytes to store for a key; None for none."""

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import inf
 from random import Random
 from typing import Any
@@ -24,6 +24,15 @@ from tests.support.simulator import Record, Simulation, element
 
 EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60"))
 """Histories of each profile; `make test-histories` tries many more."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_topics() -> Iterator[None]:
+    """Let three topics be enough for a table."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streaming.state.snapshot._FEW_TOPICS", 3)
+        yield
+
 
 routings = st.builds(
     Routing,

@@ -2,10 +2,11 @@
 
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count, pairwise
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -24,6 +25,14 @@ from tests.support.states import GROUPS, SUBSCRIPTIONS, TOPICS, row, work
 
 ARRAYS = {name: np.arange(3).astype(number) for name, number in _TYPES.items() if name != "others"}
 CONTENT = Content(ARRAYS, [1, {"two": "three"}])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_topics() -> Iterator[None]:
+    """Let five topics be enough for a table."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streaming.state.snapshot._FEW_TOPICS", 5)
+        yield
 
 
 def at(end: int) -> Position:
@@ -82,6 +91,16 @@ def test_a_damaged_snapshot_is_removed(
     (path,) = snapshots.folder.iterdir()
     path.write_bytes(damage(path.read_bytes()))
     restart()
+    assert snapshots.read(at(9)) is None
+    assert not path.exists()
+
+
+def test_a_snapshot_with_unreadable_values_is_removed(snapshots: Snapshots) -> None:
+    """Though it is known to be intact."""
+    assert snapshots.write(at(9), CONTENT, None)
+    (path,) = snapshots.folder.iterdir()
+    packed = msgpack.packb(CONTENT.others)
+    path.write_bytes(path.read_bytes().replace(packed, b"\xc1" * len(packed)))
     assert snapshots.read(at(9)) is None
     assert not path.exists()
 
@@ -237,7 +256,8 @@ def test_a_new_worker_knows_the_counts_of_quotas(tmp_path: Path, monkeypatch: py
     worker = job.worker()
     job.run(worker, row(GROUPS, quota(11)), row(SUBSCRIPTIONS, replace("topic__*")))
     assert job.create(worker, *TEN) == TEN
-    assert job.create(worker, "topic__x", "topic__y") == ["topic__x"]  # counted, and then a snapshot is due
+    others = [f"other__{number}" for number in range(20)]
+    assert job.create(worker, "topic__x", "topic__y", *others) == ["topic__x"]  # counted, and then a snapshot is due
     monkeypatch.setattr(HeldCounts, "count_all", None)
     worker = job.worker()
     assert job.create(worker, "topic__z") == []
@@ -290,6 +310,32 @@ def test_workers_share_a_snapshot_and_keep_their_indexes(tmp_path: Path) -> None
     assert shard_of(other)._targets is targets
     assert job.create(one, "topic__x", "topic__z") == ["topic__z"]
     assert shard_of(one) == shard_of(job.read())
+
+
+def test_another_snapshot_is_due_after_as_many_bytes_as_the_smallest_has(tmp_path: Path) -> None:
+    job = subscribed(tmp_path)
+    worker, former, written = job.worker(), job.journal.position.end, job.files()
+    for number in count(10):
+        size = job.journal.position.end
+        job.create(worker, f"topic__{number}")
+        if job.files() != written:
+            break
+    assert size < former + 200 <= job.journal.position.end
+
+
+def test_a_shard_that_became_small_leaves_no_arrays_in_memory(tmp_path: Path) -> None:
+    """Which would keep a file on the disk that is removed, and be slow for their size."""
+    job = Job(tmp_path, least=2_000)
+    worker, many = job.worker(), [f"topic__{number}" for number in range(1_000)]
+    job.run(worker, row(GROUPS, wildcard()), row(SUBSCRIPTIONS, replace("topic__*")))
+    assert len(job.create(worker, *many)) == 1_000
+    assert shard_of(worker).settled is not None
+    job.run(worker, *(row(TOPICS, deleted(name), offset) for offset, name in enumerate(many[3:])))
+    assert job.journal.position.end < 2_000
+    assert worker.states._kept == {}
+    assert worker.states.memory_bytes == 0
+    assert job.create(worker, *many[:4]) == many[3:4]
+    assert shard_of(worker).settled is None
 
 
 def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
