@@ -310,21 +310,21 @@ def settle(state: ShardState, content: Content) -> None:
     former, requests = state.clients.present, state.last_requests.present
     clients.clients.update((key, former[key]) for key in changed if key in former)
     clients.requests.update((key, requests[key]) for key in asked if key in requests)
-    state.settle(topics, clients)
+    state.settle(_stored(topics, state.topics), clients)
     state.index(clients)
 
 
 def restore(state: ShardState, content: Content) -> None:
     """Give an empty state the content of a snapshot."""
     others, (topics, clients) = _Others(*content.others), _tables(content)
-    state.settle(topics, clients)
+    state.settle(_stored(topics, state.topics), clients)
     replay(state, [others.state])
     if others.held is not None:
         state.counts = state.new_counts({ClientKey(*key): count for key, count in others.held})
     state.index(clients)
 
 
-def _tables(content: Content) -> tuple[StoredTopics, SettledClients]:
+def _tables(content: Content) -> tuple[TopicTable, SettledClients]:
     arrays, others = content.arrays, _Others(*content.others)
     topics, clients, entries = (
         TextTable({"secret": arrays["secret"], **{part: arrays[f"{name}_{part}"] for part in _PARTS}})
@@ -346,8 +346,14 @@ def _tables(content: Content) -> tuple[StoredTopics, SettledClients]:
         others.patterns,
         others.unsettled,
     )
-    table = TopicTable(topics, topics_of(others.topics), _postings(arrays, others.postings))
-    return dict(table.items()) if len(table) < _FEW_TOPICS else table, settled
+    return TopicTable(topics, topics_of(others.topics), _postings(arrays, others.postings)), settled
+
+
+def _stored(table: TopicTable, known: StoredTopics) -> StoredTopics:
+    """Return a table of topics, or if they are few the same topics in memory, where they may be known."""
+    if len(table) >= _FEW_TOPICS:
+        return table
+    return known if known and not isinstance(known, TopicTable) else dict(table.items())
 
 
 def _postings(arrays: Arrays, sizes: Sequence[tuple[str, int]]) -> dict[str, Postings]:
