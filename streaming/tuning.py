@@ -19,7 +19,7 @@ class Tuning:
         journal_slack_bytes: journal bytes that a compaction must save, in addition to half of the journal.
         retained_micro_batches: micro-batches for which an unused part is kept; Spark keeps as many states.
         snapshot_min_bytes: journal bytes above which a shard has snapshots: with 900 kB (3,000 topics, 20,000 patterns)
-            a new worker takes 9 to 13 instead of 119 to 134 ms for 100 topics, and then 5 to 9 instead of 5 to 6.
+            a new worker takes 11 to 16 instead of 73 to 81 ms for 100 topics, and at first 7 to 9 instead of 3 to 4.
         updates_per_chunk: updates that are collected before their bytes are counted.
         output_row_bytes: bytes of updates in an output row; a row costs PySpark as much as 20 updates the worker.
         column_row_bytes: bytes of updates in an output row by column; the row has a sixth of them.
