@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from matcher.dialects import Dialect
 
 _ROW: Final = np.uint64((1 << 28) - 1)
-_HITS_AT_ONCE: Final = 4096  # whose patterns are read
+_HITS_AT_ONCE: Final = 1024  # limits the memory for the texts of their patterns
 
 
 class PatternKeys:
-    """Fewer than 2**28 patterns by their keys, as in `FlatPatterns`, for batches of topics.
+    """Index of fewer than 2**28 patterns by their keys (see `FlatPatterns`), for batches of topics.
 
         keys    36 bits of the key of each pattern, then 28 bits of its row; sorted
-        shapes  number of its shape
+        shapes  number of the shape of each pattern, in the same order
 
     Different patterns can have the same bits, so topics are compared with the texts of the patterns.
 

@@ -228,7 +228,7 @@ class FlatPatterns(FlatIndex):
 
 
 def _rivals(arrays: Arrays) -> set[int]:
-    """Return the numbers of the patterns whose keys are not usable: their equals are other patterns."""
+    """Return the numbers of the patterns whose key is `EMPTY`, or also the key of another pattern."""
     keys, firsts = arrays["keys"], arrays["first_numbers"]
     unusable = keys == EMPTY
     equal = keys[1:] == keys[:-1]

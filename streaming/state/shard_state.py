@@ -67,7 +67,7 @@ class ShardContent(Roster):
         return self.topics, *settings, self.clients, self.last_requests, self.backfills, self.notes, self.repeated
 
     def settle(self, topics: StoredTopics, settled: SettledClients) -> None:
-        """Replace topics and clients by tables of them, or those of an empty state by any tables."""
+        """Replace topics and clients by settled ones with the same content, or fill an empty state."""
         self._footprint.settle(topics, settled.clients.recent)
         self.topics, self.settled = topics, settled
         self.clients.present = settled.clients

@@ -120,7 +120,7 @@ StoredTopics = dict[str, TopicMetadata] | TopicTable
 def settled(topics: Topics, dialects: Iterable[str], secret: bytes | None = None) -> SettledTopics | None:
     """Return the arrays of topics in their order, with postings of some dialects; None if they are too many.
 
-    The secret is for topics that are not in a table; random if there is none.
+    The secret is the key of the hashes of topics that are not in a table; random by default.
     """
     if not isinstance(topics, TopicTable):
         table = TopicTable(TextTable.empty(secret), {}, {})

@@ -3,8 +3,8 @@
 A snapshot is derived from a journal up to a position, and named after it. It is only a shortcut: a journal that does
 not continue a snapshot, or a damaged snapshot, is read from its beginning. So snapshots need no backup.
 
-A file ends with the number of the start of the machine since which it is known to be intact, so its checksum is
-verified once after each start, and not by each worker.
+A file ends with the boot id of the machine that wrote or verified it. So its checksum is verified once per boot, not by
+each worker.
 """
 
 import os
@@ -28,6 +28,7 @@ _ABANDONED_SECONDS: Final = 3_600
 """Time after which an unfinished snapshot is of a worker that was killed."""
 
 _UNKNOWN: Final = bytes(16)
+"""Boot id of a system that has none."""
 
 _KIND: Final = "shard 4"
 """Name and version of the content; a snapshot of another version is not used. Within a version, a pattern that
@@ -88,20 +89,20 @@ class Snapshots(NamedTuple):
         """Map a snapshot; return None if it is gone. A damaged one is removed."""
         from pyarrow import memory_map  # noqa: PLC0415 - the extra inspect does without
 
-        path, started = self.folder / _name(position), _start_of_machine()
+        path, boot = self.folder / _name(position), _boot_id()
         try:
             with memory_map(str(path)) as file:
                 data = memoryview(file.read_buffer())  # keeps the mapping, not the file
-            is_intact = started != _UNKNOWN and bytes(data[-len(started) :]) == started
-            _, arrays = load(data[: -len(started)], _KIND, _TYPES, is_intact=is_intact)
+            is_intact = boot != _UNKNOWN and bytes(data[-len(boot) :]) == boot
+            _, arrays = load(data[: -len(boot)], _KIND, _TYPES, is_intact=is_intact)
             others = msgpack.unpackb(arrays.pop("others"), use_list=False)
         except (CorruptIndex, ValueError):  # those of Arrow and MessagePack
             _remove(path)
             return None
         except OSError:
             return None
-        if not is_intact and started != _UNKNOWN:
-            _mark(path, started)
+        if not is_intact and boot != _UNKNOWN:
+            _mark(path, boot)
         return Content(arrays, others)
 
     def write(self, position: Position, content: Content, former: Position | None) -> bool:
@@ -117,9 +118,9 @@ class Snapshots(NamedTuple):
             self.folder.mkdir(parents=True, exist_ok=True)
             with unfinished.open("wb") as file:
                 file.write(dump({"kind": _KIND}, {**content.arrays, "others": others}))
-                file.write(_start_of_machine())
+                file.write(_boot_id())
                 file.flush()
-                os.fsync(file.fileno())  # or a disk that fails would leave a file that is taken to be intact
+                os.fsync(file.fileno())  # a failed write must not leave a file that counts as intact
             unfinished.replace(path)
         except OSError:
             _remove(unfinished)
@@ -145,19 +146,19 @@ class Snapshots(NamedTuple):
         return [Position(int(each[1]), bytes.fromhex(each[2])) for each in found if each is not None]
 
 
-def _start_of_machine() -> bytes:
-    """Return a number that changes whenever the machine starts; `_UNKNOWN` if the system has none (`random(4)`)."""
+def _boot_id() -> bytes:
+    """Return an id that changes at each boot (`random(4)`), or `_UNKNOWN`."""
     try:
         return UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
     except (OSError, ValueError):
         return _UNKNOWN
 
 
-def _mark(path: Path, started: bytes) -> None:
-    """Write the start of the machine at the end of a snapshot."""
+def _mark(path: Path, boot: bytes) -> None:
+    """Write the boot id at the end of a snapshot."""
     with suppress(OSError), path.open("r+b") as file:
-        file.seek(-len(started), os.SEEK_END)
-        file.write(started)
+        file.seek(-len(boot), os.SEEK_END)
+        file.write(boot)
 
 
 def _remove(path: Path) -> None:

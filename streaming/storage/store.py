@@ -33,8 +33,8 @@ class Decoded(Protocol):
 
 
 _LATER_SHARE: Final = 1 / 8
-"""Share of a journal that lies behind its snapshot when another one is taken, but at least the bytes of the smallest
-one. A lower share costs more writes, a higher one slower starts."""
+"""Share of a journal that is appended between two snapshots, at least `SnapshotCodec.min_bytes`. A lower share costs
+more writes, a higher one slower starts."""
 
 S = TypeVar("S", bound=Decoded)
 D = TypeVar("D")
@@ -62,7 +62,7 @@ class SnapshotCodec(NamedTuple, Generic[S]):
     """How large states become snapshots.
 
     Attributes:
-        min_bytes: bytes of the journal of the smallest state that has snapshots.
+        min_bytes: smallest journal whose state has snapshots, in bytes.
         content: returns the content of a snapshot; None if the state is too large.
         settle: makes a state use the arrays of a snapshot of itself.
         restore: gives an empty state the content of a snapshot.
@@ -204,7 +204,7 @@ class StateStore:
         if delta is not None and key in self._kept:
             self._take(kind, key, journal, size, decoded)
         if had_snapshot and key not in self._mapped and key in self._kept:
-            self._drop(key)  # it uses the arrays of a file that is gone
+            self._drop(key)  # its arrays are in a removed file
         return journal.swept() if journal.retired and journal.has_left_parts else journal, size
 
     def _snapshots(self, kind: Kind[S, Any], key: Key, size: int) -> _Place[S] | None:

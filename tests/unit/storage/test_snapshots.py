@@ -73,12 +73,12 @@ def _zeroed(data: bytes) -> bytes:
 
 @pytest.fixture
 def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Start the machine again."""
+    """Reboot the machine."""
     starts = count(1)
 
     def restart() -> None:
         start = bytes([next(starts)]) * 16
-        monkeypatch.setattr(module, "_start_of_machine", lambda: start)
+        monkeypatch.setattr(module, "_boot_id", lambda: start)
 
     return restart
 
@@ -132,7 +132,7 @@ def test_a_snapshot_is_verified_once_after_a_start_of_the_machine(
 def test_without_a_number_of_the_start_a_snapshot_is_always_verified(
     snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_start_of_machine", lambda: module._UNKNOWN)
+    monkeypatch.setattr(module, "_boot_id", lambda: module._UNKNOWN)
     assert snapshots.write(at(9), CONTENT, None)
     assert snapshots.read(at(9)) is not None
     (path,) = snapshots.folder.iterdir()
