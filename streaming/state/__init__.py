@@ -4,7 +4,7 @@ from streaming.state.codec import append, replay
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import UNKNOWN_GROUP, Group, GroupSelectors, Shard
 from streaming.state.shard_state import ShardState
-from streaming.state.snapshot import restore, settle, snapshot_content
+from streaming.state.snapshot import has_new_topics, restore, settle, snapshot_content
 
 __all__ = [
     "UNKNOWN_GROUP",
@@ -15,6 +15,7 @@ __all__ = [
     "ShardDelta",
     "ShardState",
     "append",
+    "has_new_topics",
     "replay",
     "restore",
     "settle",

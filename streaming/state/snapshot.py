@@ -46,6 +46,9 @@ _MAX_BYTES: Final = (1 << 32) - 1
 _FEW_TOPICS: Final = 10_000
 """Number of topics from which they stay in a table. Fewer are decoded, as look-ups in a dict are ten times faster."""
 
+_NEW_TOPICS: Final = 2_048
+"""Number of decoded topics for which a snapshot pays, although its journal has hardly grown."""
+
 _CLIENTS, _REQUESTS = 3, 4  # places in a delta as plain values
 
 _CHANGED_SHARE: Final = 1 / 4
@@ -86,6 +89,13 @@ class _Changes(NamedTuple):
     gone: Sequence[int] = ()
     without_request: Sequence[int] = ()
     dropped: Sequence[int] = ()
+
+
+def has_new_topics(state: ShardState) -> bool:
+    """Return True if many topics are decoded that a snapshot would have in a table."""
+    topics = state.topics
+    new = topics.recent if isinstance(topics, TopicTable) else topics
+    return len(topics) >= _FEW_TOPICS and len(new) >= _NEW_TOPICS
 
 
 def snapshot_content(state: ShardState) -> Content | None:

@@ -33,8 +33,8 @@ class Decoded(Protocol):
 
 
 _LATER_SHARE: Final = 1 / 8
-"""Share of a journal that is appended between two snapshots, at least `SnapshotCodec.min_bytes`. A lower share costs
-more writes, a higher one slower starts."""
+"""Least share of a journal that is appended between two snapshots. A lower share costs more writes, a higher one slower
+starts."""
 
 S = TypeVar("S", bound=Decoded)
 D = TypeVar("D")
@@ -62,16 +62,23 @@ class SnapshotCodec(NamedTuple, Generic[S]):
     """How large states become snapshots.
 
     Attributes:
-        min_bytes: smallest journal whose state has snapshots, in bytes.
+        min_bytes: smallest journal whose state has snapshots, and what is appended between two of them, in bytes.
+        saves_memory: returns True if a snapshot of a state saves so much memory that it does not wait for `min_bytes`.
         content: returns the content of a snapshot; None if the state is too large.
         settle: makes a state use the arrays of a snapshot of itself.
         restore: gives an empty state the content of a snapshot.
     """
 
     min_bytes: int
+    saves_memory: Callable[[S], bool]
     content: Callable[[S], Content | None]
     settle: Callable[[S, Content], None]
     restore: Callable[[S, Content], None]
+
+
+def _is_due(codec: SnapshotCodec[S], state: S, size: int, appended: int) -> bool:
+    """Return True if a state with a journal of `size` bytes needs a snapshot after `appended` bytes."""
+    return appended >= _LATER_SHARE * size and (appended >= codec.min_bytes or codec.saves_memory(state))
 
 
 class _Place(NamedTuple, Generic[S]):
@@ -218,7 +225,7 @@ class StateStore:
     def _take(self, kind: Kind[S, Any], key: Key, journal: Journal, size: int, decoded: S) -> None:
         """Take a snapshot of a large state if one is due, and let the state use it."""
         place, former = self._snapshots(kind, key, size), self._mapped.get(key)
-        if place is None or (former and size - former.end < max(_LATER_SHARE * size, place.codec.min_bytes)):
+        if place is None or not _is_due(place.codec, decoded, size, size - former.end if former else size):
             return
         content = place.codec.content(decoded)
         self._has_snapshots = content is not None and place.folder.write(journal.position, content, former)

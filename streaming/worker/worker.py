@@ -82,7 +82,7 @@ class Worker:
         )
         new = partial(ShardState, inner_multi=config.inner_multi, tuning=tuning)
         snapshots = SnapshotCodec[ShardState](
-            tuning.snapshot_min_bytes, state.snapshot_content, state.settle, state.restore
+            tuning.snapshot_min_bytes, state.has_new_topics, state.snapshot_content, state.settle, state.restore
         )
         self._shards = Kind[ShardState, ShardDelta](new, state.replay, state.append, snapshots)
         self._buckets = Kind[CoordinatorState, CoordinatorDelta](

@@ -31,6 +31,7 @@ def few_topics() -> Iterator[None]:
     """Let three topics be enough for a table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streaming.state.snapshot._FEW_TOPICS", 3)
+        patch.setattr("streaming.state.snapshot._NEW_TOPICS", 2)
         yield
 
 

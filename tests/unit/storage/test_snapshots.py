@@ -323,6 +323,33 @@ def test_another_snapshot_is_due_after_as_many_bytes_as_the_smallest_has(tmp_pat
     assert size < former + 200 <= job.journal.position.end
 
 
+def test_many_new_topics_need_not_wait_for_as_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers that keep them decoded would need more memory than a snapshot costs."""
+    monkeypatch.setattr("streaming.state.snapshot._NEW_TOPICS", 7)
+    job = Job(tmp_path, least=1_000)
+    worker, names = job.worker(), (f"topic__{number:030}" for number in count())
+    sizes = list[int]()
+    while len(sizes) < 3:
+        known = job.files()
+        job.create(worker, next(names))
+        if job.files() != known:
+            sizes.append(len(shard_of(worker).topics))
+    first, second, third = sizes
+    assert (second - first, third - second) == (7, 7)
+
+
+def test_few_topics_wait_for_as_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot would leave them decoded."""
+    monkeypatch.setattr("streaming.state.snapshot._NEW_TOPICS", 1)
+    monkeypatch.setattr("streaming.state.snapshot._FEW_TOPICS", 1_000)
+    job = Job(tmp_path, least=1_000)
+    job.create(job.worker(), *(f"topic__{number:030}" for number in range(50)))
+    known, worker = job.files(), job.worker()
+    assert len(known) == 1
+    job.create(worker, *(f"other__{number:030}" for number in range(10)))
+    assert job.files() == known
+
+
 def test_a_shard_that_became_small_leaves_no_arrays_in_memory(tmp_path: Path) -> None:
     """Which would keep a file on the disk that is removed, and be slow for their size."""
     job = Job(tmp_path, least=2_000)
