@@ -112,6 +112,8 @@ _FILE_SYSTEM = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 """Hadoop's local file system with checksums, except that Java sets the permissions: no process is started any more."""
 _FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
 
+_CLASS_PATH = "spark.driver.extraClassPath"
+
 _OPTION = re.compile(r"\s*([^\s#!=:]+)(?:\s*[=:]\s*|\s+)(.*?)\s*")
 """Line of a file of Java properties."""
 
@@ -188,7 +190,7 @@ def options(
     if settings.heap_bytes is not None:
         heap = f"{settings.heap_bytes >> 20}m"
         chosen |= {"spark.driver.memory": heap, "spark.executor.memory": heap}
-    if _is_local(settings):
+    if is_local(settings):
         chosen |= _LOCAL
     elif _is_on_this_machine(settings):
         chosen |= _LOOPBACK
@@ -200,31 +202,39 @@ def options(
             level="warn" if is_verbose else "error",
             told="warn" if is_verbose else "off",
         )
-        archive = classes.archive_options(jars) if _is_local(settings) else []
+        archive = classes.archive_options(jars) if is_local(settings) else []
         chosen |= {
             "spark.driver.extraJavaOptions": " ".join([java_options, *archive]),
             "spark.executor.extraJavaOptions": java_options,
         }
     if settings.master is not None:
         chosen["spark.master"] = settings.master
+    chosen |= _places(settings, jars, jars_of_s3)
     if urlparse(settings.checkpoint).scheme in ("", "file"):
-        chosen |= _LOCAL_FILES | (_LOCAL_PATHS if _is_local(settings) else {})
-        file_system = next((jar for jar in jars if jar.name.startswith(_FILE_SYSTEM_JAR)), None)
-        if file_system and _is_local(settings) and not is_submitted():
-            # Spark reads files before it has the classes of `spark.jars`.
-            chosen["spark.driver.extraClassPath"] = str(file_system.resolve())
+        chosen |= _LOCAL_FILES | (_LOCAL_PATHS if is_local(settings) else {})
+        if f"{os.sep}{_FILE_SYSTEM_JAR}" in chosen.get(_CLASS_PATH, ""):
             chosen["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
     if s3.is_on_s3(settings.checkpoint):
         address = s3.S3Address.of()
         chosen |= address.for_spark() | address.for_executors()
-    if jars or jars_of_s3:
-        chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in (*jars, *jars_of_s3))
+    return chosen
+
+
+def _places(settings: Settings, jars: Sequence[Path], jars_of_s3: Sequence[Path]) -> dict[str, str]:
+    """Return the options by which Spark finds jars."""
+    chosen: dict[str, str] = {}
+    on_class_path = jars if is_local(settings) and not is_submitted() else ()
+    if on_class_path:
+        # Spark reads files before it has the classes of `spark.jars`, of which the archive has none.
+        chosen[_CLASS_PATH] = os.pathsep.join(str(jar.resolve()) for jar in on_class_path)
+    if sent := [jar for jar in (*jars, *jars_of_s3) if jar not in on_class_path]:
+        chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in sent)
     return chosen
 
 
 def _guarded(settings: Settings, configured: Mapping[str, str]) -> dict[str, str]:
     master = settings.master or configured.get("spark.master", "")
-    if _is_local(settings) or master.startswith("local"):
+    if is_local(settings) or master.startswith("local"):
         return {}
     # spark-submit may have begun without a secret, and the shuffle service of a cluster would need it as well.
     has_own = is_submitted() or configured.get("spark.shuffle.service.enabled") == "true"
@@ -252,7 +262,7 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _is_local(settings: Settings) -> bool:
+def is_local(settings: Settings) -> bool:
     """Return whether Spark runs in one JVM on this machine; spark-submit chooses by itself."""
     if settings.master is None:
         return not is_submitted()
@@ -260,7 +270,7 @@ def _is_local(settings: Settings) -> bool:
 
 
 def _is_on_this_machine(settings: Settings) -> bool:
-    return _is_local(settings) or urlparse(settings.master or "").hostname in ("127.0.0.1", "localhost")
+    return is_local(settings) or urlparse(settings.master or "").hostname in ("127.0.0.1", "localhost")
 
 
 def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> SparkSession:
@@ -270,13 +280,13 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
     Spark of this release.
     """
     if not is_submitted():
-        prepare(local=_is_local(settings))
+        prepare(local=is_local(settings))
     if _is_on_this_machine(settings):
         # For parts without a separate option, such as the web interface.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) and not is_submitted() else []
     builder = SparkSession.builder
-    configured = {} if _is_local(settings) else _configured()
+    configured = {} if is_local(settings) else _configured()
     for key, value in options(settings, shuffle_partitions, jars, of_s3, configured).items():
         builder = builder.config(key, value)
     try:

@@ -76,15 +76,13 @@ def test_options_follow_the_places_of_job_and_checkpoint(
 def test_a_local_job_writes_local_files_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the driver has the class: executors elsewhere get it too late, and spark-submit has read files by then."""
     jars = (Path("/jars/kafka.jar"), Path("/jars/hadoop-bare-naked-local-fs-1.jar"))
-    names = {"spark.hadoop.fs.file.impl", "spark.driver.extraClassPath"}
-    found = options_for(jars=jars)
-    assert found["spark.driver.extraClassPath"] == str(jars[1])
-    assert names <= found.keys()
-    assert not names & options_for(jars=jars[:1]).keys()
-    assert not names & options_for("s3a://bucket/c", jars=jars).keys()
-    assert not names & options_for(master="spark://master:7077", jars=jars).keys()
+    name = "spark.hadoop.fs.file.impl"
+    assert name in options_for(jars=jars)
+    assert name not in options_for(jars=jars[:1])
+    assert name not in options_for("s3a://bucket/c", jars=jars)
+    assert name not in options_for(master="spark://master:7077", jars=jars)
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    assert not names & options_for(jars=jars).keys()
+    assert name not in options_for(jars=jars)
 
 
 GUARD = {"spark.ui.enabled": "false", "spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
@@ -202,9 +200,23 @@ def test_output_is_handed_on_in_tens_of_megabytes() -> None:
     assert rows * DEFAULT_TUNING.output_row_bytes < 100_000_000
 
 
-def test_jars_are_given_as_uris(tmp_path: Path) -> None:
-    found = options_for(jars=(tmp_path / "a.jar", tmp_path / "with space.jar"))
-    assert found["spark.jars"] == f"file://{tmp_path}/a.jar,file://{tmp_path}/with%20space.jar"
+def test_a_local_job_has_its_jars_on_the_class_path(tmp_path: Path) -> None:
+    """The archive of classes has only classes of the class path."""
+    jars = (tmp_path / "a.jar", tmp_path / "with space.jar")
+    for checkpoint in ("/c", "s3a://bucket/c"):
+        found = options_for(checkpoint, jars=jars)
+        assert found["spark.driver.extraClassPath"] == f"{jars[0]}:{jars[1]}"
+        assert "spark.jars" not in found
+
+
+def test_jars_for_executors_are_given_as_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = (tmp_path / "a.jar", tmp_path / "with space.jar")
+    uris = f"file://{tmp_path}/a.jar,file://{tmp_path}/with%20space.jar"
+    cluster = options_for(master="spark://master:7077", jars=jars)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    for found in (cluster, options_for(jars=jars)):
+        assert found["spark.jars"] == uris
+        assert "spark.driver.extraClassPath" not in found
     assert "spark.jars" not in options_for()
 
 
