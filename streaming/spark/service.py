@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
@@ -190,6 +191,9 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
     brought = [] if session.is_submitted() else [*jars.spark(), classes.sink()]
     spark = session.build(settings, checkpoint.default_partitions(), brought)
     set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
+    workers = threading.Thread(target=_start_workers, args=(spark,), name="start of workers", daemon=True)
+    if session.is_local(settings):
+        workers.start()
     context: Any = spark.sparkContext
     jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us
     # py4j also logs the errors that it raises, with a traceback, in the root logger.
@@ -205,7 +209,18 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
         raise JobFailed(end_of_java(code, settings)) from None
     finally:
         if jvm is None or jvm.poll() is None:
+            if workers.is_alive():
+                spark.sparkContext.setLogLevel("OFF")  # a job that is cut short logs its tasks' stacks
             spark.stop()
+
+
+def _start_workers(spark: SparkSession) -> None:
+    """Start the process of which all Python workers are forks before the first micro-batch, which would wait for it."""
+    try:
+        started = spark.range(1, numPartitions=1).select(udf(int, "long", useArrow=False)("id"))
+        started.write.format("noop").mode("overwrite").save()
+    except Exception as error:  # noqa: BLE001 - the query will start it, and report why it cannot
+        log.debug("the Python workers have not started yet: %s", error)
 
 
 def _exit_code(jvm: subprocess.Popen[bytes] | None) -> int | None:

@@ -172,6 +172,31 @@ def test_a_job_that_is_to_end_while_it_waits_for_a_broker_ends_at_once(
     assert running.steps == ["usable", "agree"]
 
 
+@pytest.mark.parametrize("master", [None, "local[2]", "spark://master:7077"])
+def test_a_local_job_starts_its_workers_before_the_first_micro_batch(
+    running: Job, monkeypatch: pytest.MonkeyPatch, master: str | None
+) -> None:
+    """A failure is left to the query."""
+    spark, asked = running.build(), threading.Event()
+    spark.range.side_effect = lambda *_, **__: asked.set()
+    monkeypatch.setattr(session, "build", lambda *_: spark)
+    service.run(settings().model_copy(update={"master": master}))
+    assert asked.wait(0.1 if master == "spark://master:7077" else 60) == (master != "spark://master:7077")
+
+
+def test_a_job_that_ends_while_its_workers_start_logs_no_stacks(running: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark, over = running.build(), threading.Event()
+    spark.range.side_effect = lambda *_, **__: over.wait(60)
+    spark.stop.side_effect = lambda: running.steps.append("Spark stops")
+    spark.sparkContext.setLogLevel.side_effect = running.steps.append
+    monkeypatch.setattr(session, "build", lambda *_: spark)
+    monkeypatch.setattr(checkpoint, "agree", raising(CheckpointInUse("in use")))
+    with pytest.raises(CheckpointInUse):
+        service.run(settings())
+    assert running.steps[-2:] == ["OFF", "Spark stops"]
+    over.set()
+
+
 def test_a_jvm_that_is_killed_is_one_sentence(running: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """And Spark is not asked to stop."""
     with subprocess.Popen(["sleep", "60"]) as jvm:
