@@ -11,7 +11,9 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache, cached_property
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from operator import itemgetter
 from typing import IO, Any, Final
@@ -22,6 +24,7 @@ import pyspark
 from pyspark import worker
 from pyspark.serializers import pickle_protocol
 from pyspark.sql import Row
+from pyspark.sql.pandas import functions, utils
 from pyspark.sql.pandas.serializers import ApplyInPandasWithStateSerializer, ArrowStreamSerializer
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.state import GroupState
@@ -45,6 +48,7 @@ _REPLACED: Final[dict[Callable[..., Any], str]] = {
     worker.wrap_grouped_map_pandas_udf_with_state: "(f, return_type, runner_conf)",
     ApplyInPandasWithStateSerializer.load_stream: "(self, stream)",
     ApplyInPandasWithStateSerializer.dump_stream: "(self, iterator, stream)",
+    utils.require_minimum_pandas_version: "() -> None",
 }
 
 
@@ -63,9 +67,38 @@ def install() -> None:
 
         return
     vars(worker).update(ApplyInPandasWithStateSerializer=StateSerializer, wrap_grouped_map_pandas_udf_with_state=_wrap)
+    with _no_pandas():
+        pa.array(())  # looks for pandas once in a process, to recognize its types; a conversion to pandas looks again
+
+
+def spare_pandas() -> None:
+    """Import PySpark's own tests, which its functions ask for NumPy, without pandas.
+
+    Otherwise the import of pandas takes half a second of a driver's start, and 40 MB.
+    """
+    with _no_pandas():
+        import_module("pyspark.testing.utils")
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Let PySpark define the function of a query without a look for pandas."""
+    known, name = vars(functions), utils.require_minimum_pandas_version.__name__
+    if problem() is None:
+        known[name] = lambda: None
+    try:
+        yield
+    finally:
+        known[name] = utils.require_minimum_pandas_version
+
+
+@contextmanager
+def _no_pandas() -> Iterator[None]:
     sys.meta_path.insert(0, _NoPandas)
-    pa.array(())  # looks for pandas once in a process, to recognize its types; a conversion to pandas looks again
-    sys.meta_path.remove(_NoPandas)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(_NoPandas)
 
 
 class _NoPandas(MetaPathFinder):

@@ -108,9 +108,10 @@ def expand(
             state.update((renewed,))
 
     # No timeout: time enters as records, so that a replay sees the same time, and an idle shard is never visited.
-    return routed.groupBy("parent", "shard").applyInPandasWithState(
-        on_key, OUTPUT_SCHEMA, STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
-    )
+    with arrow.unchecked():
+        return routed.groupBy("parent", "shard").applyInPandasWithState(
+            on_key, OUTPUT_SCHEMA, STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
+        )
 
 
 def _archives(settings: Settings) -> Archives | None:

@@ -23,6 +23,7 @@ from streaming.errors import SparkUnavailable
 from streaming.kafka.options import SECRET_NAMES
 from streaming.local import classes
 from streaming.local import jars as local_jars
+from streaming.spark import arrow
 from streaming.storage import s3
 
 log = logging.getLogger("reexpand")
@@ -285,6 +286,7 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
         # For parts without a separate option, such as the web interface.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) and not is_submitted() else []
+    arrow.spare_pandas()
     builder = SparkSession.builder
     configured = {} if is_local(settings) else _configured()
     for key, value in options(settings, shuffle_partitions, jars, of_s3, configured).items():

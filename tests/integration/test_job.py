@@ -5,11 +5,13 @@ Each test uses parents and groups of its own. `make test-bad-input` sends 100,00
 
 import json
 import os
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from operator import ge
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -33,7 +35,7 @@ from tests.support.mutations import is_json, mutated
 from tests.support.poison import POISON, request
 from tests.support.processes import eventually
 from tests.support.prometheus import probe, sample
-from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, SETTLE_SECONDS, Job, Streams, running
+from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, SETTLE_SECONDS, WORKER, Job, Streams, running
 from tests.support.scene import Scene, ask_in_every_dialect, ask_with_selectors
 from tests.support.topics import committed
 
@@ -255,6 +257,15 @@ def test_metrics_health_and_offsets_of_a_job_that_works(shared: Shared) -> None:
     assert eventually(
         lambda: {number: max(0, offset) for number, offset in committed(streams, group, topic).items()} == ends, 60, 0.5
     )
+
+
+def test_the_first_workers_are_those_of_the_query_and_no_process_loads_pandas(shared: Shared) -> None:
+    job = shared.job
+    daemons = subprocess.run(["pgrep", "-P", str(job.jvm()), "-f", WORKER], capture_output=True, check=True)
+    assert len(daemons.stdout.split()) == 1
+    for each in (job.process.pid, *job.workers()):
+        assert "numpy" in (maps := Path(f"/proc/{each}/maps").read_text())
+        assert "pandas" not in maps
 
 
 @pytest.mark.rule("isolation-of-entries", "missing-binding", "unknown-dialect", "invalid-entry")

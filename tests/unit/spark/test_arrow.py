@@ -175,6 +175,25 @@ assert pa.array([1]).to_pandas().tolist() == [1]
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_a_driver_does_not_load_pandas() -> None:
+    script = """
+import sys
+from pyspark.sql.functions import pandas_udf
+from pyspark.util import PythonEvalType
+from streaming.spark import arrow
+from tests.unit.spark.test_arrow import OUTPUT
+arrow.spare_pandas()
+from pyspark.testing.utils import have_numpy
+assert have_numpy
+with arrow.unchecked():
+    pandas_udf(len, OUTPUT, PythonEvalType.SQL_GROUPED_MAP_PANDAS_UDF_WITH_STATE)
+assert "pandas" not in sys.modules
+pandas_udf(len, OUTPUT, PythonEvalType.SQL_GROUPED_MAP_PANDAS_UDF_WITH_STATE)
+assert "pandas" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 @pytest.mark.usefixtures("original")
 def test_another_pyspark_keeps_its_own_serializer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert arrow.problem() is None
