@@ -92,7 +92,7 @@ class _Changes(NamedTuple):
 
 
 def has_new_topics(state: ShardState) -> bool:
-    """Return True if many topics are decoded that a snapshot would have in a table."""
+    """Return True if many topics are decoded that a snapshot would put into a table."""
     topics = state.topics
     new = topics.recent if isinstance(topics, TopicTable) else topics
     return len(topics) >= _FEW_TOPICS and len(new) >= _NEW_TOPICS
