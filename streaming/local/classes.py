@@ -39,8 +39,8 @@ LAUNCH_VARIABLE = "SPARK_PRINT_LAUNCH_COMMAND"
 
 _LAUNCH = "Spark Command: "
 
-_CLASS_PATH = "jars before those of Spark"
-"""Form of the class path; archives of another form do not fit."""
+_ORDER = "jars before those of Spark"
+"""Order of the class path; Java ignores an archive with another one."""
 
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Options that suppress messages about classes missing from the archive."""
@@ -88,7 +88,7 @@ def archive_file(home: Path, class_path: Sequence[Path]) -> Path:
     except OSError:  # a wrapper, whose path contains a digest of its Java
         release = b""
     spec = find_spec("pyspark")  # located instead of imported, which takes long
-    parts = [_CLASS_PATH, str(home), str(spec and spec.origin), version("pyspark"), *map(str, class_path)]
+    parts = [_ORDER, str(home), str(spec and spec.origin), version("pyspark"), *map(str, class_path)]
     digest = hashlib.sha256("\n".join(parts).encode() + release).hexdigest()[:16]
     return cache_folder() / "classes" / f"{digest}.jsa"
 

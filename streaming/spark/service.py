@@ -215,12 +215,12 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
 
 
 def _start_workers(spark: SparkSession) -> None:
-    """Start the process of which all Python workers are forks before the first micro-batch, which would wait for it."""
+    """Start the daemon of Python's workers early, so the first micro-batch does not wait for it."""
     try:
-        started = spark.range(1, numPartitions=1).select(udf(int, "long", useArrow=False)("id"))
-        started.write.format("noop").mode("overwrite").save()
+        numbers = spark.range(1, numPartitions=1).select(udf(int, "long", useArrow=False)("id"))
+        numbers.write.format("noop").mode("overwrite").save()
     except Exception as error:  # noqa: BLE001 - the query will start it, and report why it cannot
-        log.debug("the Python workers have not started yet: %s", error)
+        log.debug("the Python workers start with the first micro-batch: %s", error)
 
 
 def _exit_code(jvm: subprocess.Popen[bytes] | None) -> int | None:

@@ -213,7 +213,7 @@ def options(
     chosen |= _places(settings, jars, jars_of_s3)
     if urlparse(settings.checkpoint).scheme in ("", "file"):
         chosen |= _LOCAL_FILES | (_LOCAL_PATHS if is_local(settings) else {})
-        if f"{os.sep}{_FILE_SYSTEM_JAR}" in chosen.get(_CLASS_PATH, ""):
+        if _CLASS_PATH in chosen and any(jar.name.startswith(_FILE_SYSTEM_JAR) for jar in jars):
             chosen["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
     if s3.is_on_s3(settings.checkpoint):
         address = s3.S3Address.of()
@@ -224,11 +224,12 @@ def options(
 def _places(settings: Settings, jars: Sequence[Path], jars_of_s3: Sequence[Path]) -> dict[str, str]:
     """Return the options by which Spark finds jars."""
     chosen: dict[str, str] = {}
-    on_class_path = jars if is_local(settings) and not is_submitted() else ()
-    if on_class_path:
-        # Spark reads files before it has the classes of `spark.jars`, of which the archive has none.
-        chosen[_CLASS_PATH] = os.pathsep.join(str(jar.resolve()) for jar in on_class_path)
-    if sent := [jar for jar in (*jars, *jars_of_s3) if jar not in on_class_path]:
+    sent = [*jars, *jars_of_s3]
+    if jars and is_local(settings) and not is_submitted():
+        # Spark reads files before it loads `spark.jars`, and the archive has only classes of the class path.
+        chosen[_CLASS_PATH] = os.pathsep.join(str(jar.resolve()) for jar in jars)
+        sent = [*jars_of_s3]
+    if sent:
         chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in sent)
     return chosen
 
