@@ -139,7 +139,7 @@ class StateStore:
         self.memory_bytes = 0
         self._max_bytes = cache_bytes
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
-        self._has_snapshots = True  # until one cannot be written
+        self._failed: dict[Key, int] = {}  # size of a journal whose snapshot could not be written
         self._mapped: dict[Key, Position] = {}  # position of the snapshot that a state uses
         self._adopts = adopts
         self._tuning = tuning
@@ -217,7 +217,7 @@ class StateStore:
     def _snapshots(self, kind: Kind[S, Any], key: Key, size: int) -> _Place[S] | None:
         """Return the snapshots of a key; None if its journal has few bytes, or there is no place for them."""
         codec = kind.snapshots
-        if codec is None or size < codec.min_bytes or self.archives is None or not self._has_snapshots:
+        if codec is None or size < codec.min_bytes or self.archives is None:
             return None
         folder = self.archives.snapshots(*key)
         return folder and _Place(codec, folder)
@@ -225,10 +225,14 @@ class StateStore:
     def _take(self, kind: Kind[S, Any], key: Key, journal: Journal, size: int, decoded: S) -> None:
         """Take a snapshot of a large state if one is due, and let the state use it."""
         place, former = self._snapshots(kind, key, size), self._mapped.get(key)
-        if place is None or not _is_due(place.codec, decoded, size, size - former.end if former else size):
+        attempted = max(former.end if former else 0, self._failed.get(key, 0))
+        if place is None or not _is_due(place.codec, decoded, size, size - attempted):
             return
         content = place.codec.content(decoded)
-        self._has_snapshots = content is not None and place.folder.write(journal.position, content, former)
+        if content is None or not place.folder.write(journal.position, content, former):
+            self._failed[key] = size
+            return
+        self._failed.pop(key, None)
         mapped = place.folder.read(journal.position)
         if mapped is not None:
             place.codec.settle(decoded, mapped)
@@ -238,6 +242,7 @@ class StateStore:
     def _forget_snapshots(self, key: Key) -> None:
         """Remove the snapshots of a key, which its journal no longer continues."""
         self._mapped.pop(key, None)
+        self._failed.pop(key, None)
         snapshots = self.archives and self.archives.snapshots(*key)
         if snapshots:
             snapshots.clear()

@@ -186,9 +186,10 @@ class Job:
 
     def read(self) -> Worker:
         """Return a worker that has read the journal, and no snapshot."""
-        worker = self.worker()
-        worker.states._has_snapshots = False
-        self.run(worker, row(TOPICS, deleted("none")))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Snapshots, "latest", lambda *_: None)
+            worker = self.worker()
+            self.run(worker, row(TOPICS, deleted("none")))
         return worker
 
     def create(self, worker: Worker, *names: str) -> list[str]:
@@ -310,6 +311,36 @@ def test_workers_share_a_snapshot_and_keep_their_indexes(tmp_path: Path) -> None
     assert shard_of(other)._targets is targets
     assert job.create(one, "topic__x", "topic__z") == ["topic__z"]
     assert shard_of(one) == shard_of(job.read())
+
+
+def test_a_snapshot_that_cannot_be_written_is_tried_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When as much is appended as between two snapshots. Until then the worker reads the snapshots of other workers."""
+    job = subscribed(tmp_path)
+    worker, attempts, names, known = (
+        job.worker(),
+        list[int](),
+        (f"topic__{number}" for number in count(20)),
+        job.files(),
+    )
+
+    def fail(_: Snapshots, position: Position, *__: object) -> bool:
+        attempts.append(position.end)
+        return False
+
+    with monkeypatch.context() as full:
+        full.setattr(Snapshots, "write", fail)
+        while len(attempts) < 3:
+            (name,) = job.create(worker, next(names))
+            assert name in shard_of(worker).topics
+    assert all(later - earlier >= 200 for earlier, later in pairwise(attempts))
+    assert job.files() == known
+    while job.files() == known:
+        job.create(worker, next(names))
+    assert job.journal.position.end - attempts[-1] < 2 * 200
+    assert worker.states._mapped.keys() == {("p", 0)}
+    assert shard_of(worker) == shard_of(job.read())
 
 
 def test_another_snapshot_is_due_after_as_many_bytes_as_the_smallest_has(tmp_path: Path) -> None:
