@@ -52,7 +52,7 @@ def read(
     bounded: bool = False,
     budget: int | None = None,
 ) -> DataFrame:
-    """Read all inputs through one source, so a micro-batch is a consistent cut.
+    """Read all inputs through one source, requests first if more records wait than a micro-batch may have.
 
     `bounded` reads records of any size with little memory, and cuts values beyond all bounds. The budget is the size in
     bytes of the values of a micro-batch; by default `route.micro_batch_bytes`.
@@ -64,6 +64,7 @@ def read(
         # The broker would hold a fetch for 500 ms when there is nothing to read: the largest part of the latency.
         "kafka.fetch.max.wait.ms": "10",
         "kafka.isolation.level": "read_committed",
+        "first": f"{settings.group_events},{settings.subscription_events}",
         **kafka_clients.options_for_spark(settings),
     }
     budget = micro_batch_bytes(settings) if budget is None else budget

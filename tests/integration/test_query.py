@@ -15,13 +15,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.kafka.topics import configure
 from streaming.oracle import Effective
-from streaming.spark import sinks
+from streaming.spark import job, positions, sinks
 from tests.support.running_job import SETTLE_SECONDS, Streams, last_number
 from tests.support.running_query import begun
 from tests.support.scene import Scene, repeated
 
 ENOUGH = 5
 """Number of measured micro-batches after the first one."""
+
+_EARLIEST = -2
 
 STOPS = int(os.environ.get("REEXPAND_STOPS", "6"))
 
@@ -83,6 +85,38 @@ def test_micro_batches_under_a_trickle_are_spaced(
     ]  # the first one starts it
     assert len(gaps) == ENOUGH - 1
     assert min(gaps) >= sinks.LONGEST_WAIT_MS / 1_000 - 0.05
+
+
+@pytest.mark.parametrize(
+    ("requests", "topics", "first"),
+    [(30, 300, (30, 70)), (200, 300, (50, 50)), (300, 10, (90, 10)), (40, 50, (40, 50))],
+)
+def test_requests_come_before_topic_events_in_half_of_a_micro_batch(
+    spark: SparkSession, streams: Streams, requests: int, topics: int, first: tuple[int, int]
+) -> None:
+    """Or in more, if the topic events leave room. A partition in which records wait has one of them at least."""
+    settings = streams.settings.model_copy(update={"max_offsets_per_trigger": 100})
+    scene = Scene(streams)
+    for number in range(requests):
+        scene.asks(f"c{number}", "g", f"p{number % 7}", "*")
+    for number in range(topics):
+        scene.born(f"p{number % 7}", f"t{number}")
+    scene.sent()
+    beginning = positions.dump({topic: dict.fromkeys(range(3), _EARLIEST) for topic in settings.inputs})
+    query = (
+        job.read(spark, settings, beginning)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(streams.checkpoint / "read"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(SETTLE_SECONDS)
+    ends = [orjson.loads(each["sources"][0]["endOffset"]) for each in query.recentProgress]
+    read = [tuple(sum(end[name].values()) for name in settings.inputs[1:3]) for end in ends]
+    assert read[0] == pytest.approx(first, abs=2), "rounded down in each of three partitions"
+    assert read[-1] == (requests, topics)
+    sizes = [sum(later) - sum(earlier) for earlier, later in itertools.pairwise([(0, 0), *read])]
+    assert max(sizes) <= 100
 
 
 def micro_batches(query: StreamingQuery) -> list[tuple[float, float]]:

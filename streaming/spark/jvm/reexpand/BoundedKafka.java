@@ -21,6 +21,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * It takes the options of Spark's source, and writes the same offsets to the checkpoint. Its own options:
  *
+ * "first": topics that take precedence if more records wait than a micro-batch may have, separated by commas.
  * "budget": the size in bytes of all values of a micro-batch, in which at least one record of a partition is read.
  * "cuts": true if values are cut. Kafka's consumer allocates a whole record, and a compressed batch of 1 MB may hold
  * 1 GB or more. Then a task reads the beginning of a value while it decompresses the batch, and skips keys and headers.
@@ -87,6 +88,7 @@ public final class BoundedKafka implements TableProvider, SupportsRead, ScanBuil
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
         return new BoundedStream(
             kafka().toMicroBatchStream(checkpointLocation),
+            new Precedence(((String) options.getOrDefault("first", "")).split(",")),
             options.getLong("budget", Long.MAX_VALUE),
             options.getInt("bound", Integer.MAX_VALUE),
             options.getInt("beginning", Integer.MAX_VALUE),

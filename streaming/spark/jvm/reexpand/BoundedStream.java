@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
@@ -19,7 +20,7 @@ import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The driver's part: Spark's Kafka source plans, a budget of bytes may end partitions earlier. */
+/** The driver's part: Spark's Kafka source plans, requests take precedence, a budget of bytes may end partitions earlier. */
 final class BoundedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
 
     private final MicroBatchStream kafka;
@@ -27,9 +28,12 @@ final class BoundedStream implements MicroBatchStream, SupportsTriggerAvailableN
     private final int bound;
     private final int beginning;
     private final boolean cuts; // so that our own readers read
+    private final Precedence precedence;
 
-    BoundedStream(MicroBatchStream kafka, long budget, int bound, int beginning, boolean cuts) {
+    BoundedStream(
+        MicroBatchStream kafka, Precedence precedence, long budget, int bound, int beginning, boolean cuts) {
         this.kafka = kafka;
+        this.precedence = precedence;
         this.budget = budget;
         this.bound = bound;
         this.beginning = beginning;
@@ -46,7 +50,15 @@ final class BoundedStream implements MicroBatchStream, SupportsTriggerAvailableN
 
     public Offset latestOffset(Offset start, ReadLimit limit) {
         Offset end = ((SupportsAdmissionControl) kafka).latestOffset(start, limit);
-        return end == null || end.equals(start) ? end : affordable(start, (KafkaSourceOffset) end);
+        if (end == null || end.equals(start)) {
+            return end;
+        }
+        KafkaSourceOffset planned = (KafkaSourceOffset) end;
+        if (limit instanceof ReadMaxRows) {
+            KafkaSourceOffset latest = (KafkaSourceOffset) reportLatestOffset();
+            planned = precedence.divide((KafkaSourceOffset) start, planned, latest, ((ReadMaxRows) limit).maxRows());
+        }
+        return affordable(start, planned);
     }
 
     private Offset affordable(Offset start, KafkaSourceOffset end) {
