@@ -11,6 +11,7 @@ import logging
 import signal
 import threading
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
@@ -121,14 +122,15 @@ def _is_structured(headers: Mapping[str, bytes]) -> bool:
 def to_event(key: bytes, value: bytes, *, is_update: bool, structured: bool = False) -> kafka.KafkaMessage:
     """Convert an update or a dead letter to a CloudEvent.
 
-    An update has its `eventId` as id and its topic as subject, a dead letter its key and its reason. A structured event
-    is the whole value. Otherwise its attributes are headers, next to the value.
+    An update has its `eventId` as id and its topic as subject. A dead letter has its key with a digest of its value, as
+    several shards may report an entry, and its reason. A structured event is the whole value. Otherwise its attributes
+    are headers, next to the value.
     """
     record = json.loads(value)
     source, kind = record["source"], "update" if is_update else "dead-letter"
     attributes = {
         "specversion": "1.0",
-        "id": record["eventId"] if is_update else key.decode(),
+        "id": record["eventId"] if is_update else f"{key.decode()}-{blake2b(value, digest_size=8).hexdigest()}",
         "source": f"/reexpand/{quote(str(source['topic']))}",
         "type": f"{PREFIX}{kind}",
         "subject": record["liteTopic"] if is_update else record["reason"],

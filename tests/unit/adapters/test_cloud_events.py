@@ -138,8 +138,16 @@ def test_updates_and_dead_letters_become_events_that_the_sdk_reads(*, structured
     assert made.key == key("eu__1")
     assert structured or made.value == record
 
-    source = {"topic": "lite-topic-events", "timestamp": 0}
-    letter = json.dumps({"reason": "not-json", "source": source}).encode()
-    made = to_event(b'["t",0,1,0]', letter, is_update=False)
-    assert made.headers["ce_type"] == b"reexpand.dead-letter"
-    assert (made.headers["ce_id"], made.headers["ce_subject"]) == (b'["t",0,1,0]', b"not-json")
+
+def test_each_dead_letter_of_an_entry_has_an_id_of_its_own() -> None:
+    """Several shards may report one entry; a repetition has the same id."""
+
+    def letter(message: str) -> KafkaMessage:
+        record = {"reason": "quota-capped", "message": message, "source": {"topic": "t", "timestamp": 0}}
+        return to_event(b'["t",0,1,0]', json.dumps(record).encode(), is_update=False)
+
+    one, other = letter("on shard 1"), letter("on shard 2")
+    assert (one.headers["ce_type"], one.headers["ce_subject"]) == (b"reexpand.dead-letter", b"quota-capped")
+    assert one.headers["ce_id"].startswith(b'["t",0,1,0]-')
+    assert one.headers["ce_id"] != other.headers["ce_id"]
+    assert one.headers["ce_id"] == letter("on shard 1").headers["ce_id"]
