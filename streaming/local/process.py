@@ -1,11 +1,14 @@
-"""Child processes that end with this process, and the cache folder of downloads with its locks."""
+"""Child processes and temporary files that end with this process, and the cache folder of downloads with its locks."""
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections import deque
 from contextlib import contextmanager, suppress
@@ -43,6 +46,35 @@ def locked(path: Path) -> Iterator[IO[str]]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file
+
+
+def scratch_folder(parent: Path) -> Path:
+    """Create a folder for temporary files, which is removed when this process ends.
+
+    If the process is killed, the next call removes it: the kernel releases its lock. Raises `OSError`.
+    """
+    with locked(parent / "lock"):
+        for each in parent.iterdir():
+            if each.is_dir() and not _is_held(each / "lock"):
+                shutil.rmtree(each, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix="", dir=parent))
+        lock = (folder / "lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def remove(_: IO[str] = lock) -> None:  # which stays open until then
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _is_held(lock_file: Path) -> bool:
+    try:
+        with lock_file.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    return False
 
 
 @contextmanager

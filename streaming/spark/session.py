@@ -6,8 +6,10 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
+from tempfile import gettempdir
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlparse
@@ -23,8 +25,11 @@ from streaming.errors import SparkUnavailable
 from streaming.kafka.options import SECRET_NAMES
 from streaming.local import classes
 from streaming.local import jars as local_jars
+from streaming.local.java import OPTIONS_VARIABLE
+from streaming.local.process import scratch_folder
 from streaming.spark import arrow
 from streaming.storage import s3
+from streaming.storage.folder import private_folder
 
 log = logging.getLogger("reexpand")
 
@@ -45,6 +50,13 @@ _LOG_CONFIGURATION_JSON = _LOG_CONFIGURATION.with_name("log4j2-json.properties")
 
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
 
+_SOCKETS = "spark.python.unix.domain.socket"
+_SOCKET_FOLDER_CHARACTERS = 60
+"""A socket's path may have 103 characters on some systems, of which Spark's names have 42."""
+
+_LOCAL_DIRS = "SPARK_LOCAL_DIRS"
+_JAVA_FOLDER = "-Djava.io.tmpdir"
+
 _BASE = {
     # State larger than the heap, and a micro-batch that writes changes instead of whole snapshots.
     "spark.sql.streaming.stateStore.providerClass": (
@@ -59,7 +71,7 @@ _BASE = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # Over TCP each task waits 40 ms for nothing: Nagle's algorithm holds Spark's second write back until the first
     # is acknowledged, and the Python worker delays that, because it has nothing to send yet.
-    "spark.python.unix.domain.socket.enabled": "true",
+    f"{_SOCKETS}.enabled": "true",
     # Number of output rows after which Python hands them to the JVM. With many updates a row has 16 KiB, and
     # some 75 KiB if they are written by column: 40 or 190 MB. With a smaller number, the rows of more keys are split
     # over two Arrow batches, each of which costs PySpark half a millisecond.
@@ -179,12 +191,14 @@ def options(
     jars: Sequence[Path] = (),
     jars_of_s3: Sequence[Path] = (),
     configured: Mapping[str, str] = MappingProxyType({}),
+    *,
+    scratch: Path | None = None,
 ) -> dict[str, str]:
     """Return the options of the session.
 
     Without `master` it is local, unless spark-submit set one. `configured` has the options of Spark's own
     configuration, `jars` those that Spark lacks (see `streaming.local.jars`); the archive of classes is made without
-    those of S3.
+    those of S3. `scratch` is a folder for temporary files.
     """
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
     chosen[f"{_ROCKSDB}.maxMemoryUsageMB"] = str(settings.rocksdb_bytes >> 20)
@@ -204,12 +218,16 @@ def options(
             told="warn" if is_verbose else "off",
         )
         archive = classes.archive_options(jars) if is_local(settings) else []
+        temporary = [] if scratch is None else [shlex.quote(f"{_JAVA_FOLDER}={scratch}")]
         chosen |= {
-            "spark.driver.extraJavaOptions": " ".join([java_options, *archive]),
+            "spark.driver.extraJavaOptions": " ".join([java_options, *archive, *temporary]),
             "spark.executor.extraJavaOptions": java_options,
         }
     if settings.master is not None:
         chosen["spark.master"] = settings.master
+    if scratch is not None:
+        folders = (str(scratch), gettempdir(), "/tmp")  # noqa: S108 - a socket has a random name, and only its owner connects
+        chosen[f"{_SOCKETS}.dir"] = next(each for each in folders if len(each) <= _SOCKET_FOLDER_CHARACTERS)
     chosen |= _places(settings, jars, jars_of_s3)
     if urlparse(settings.checkpoint).scheme in ("", "file"):
         chosen |= _LOCAL_FILES | (_LOCAL_PATHS if is_local(settings) else {})
@@ -290,10 +308,12 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
     arrow.spare_pandas()
     builder = SparkSession.builder
     configured = {} if is_local(settings) else _configured()
-    for key, value in options(settings, shuffle_partitions, jars, of_s3, configured).items():
+    scratch = _scratch() if is_local(settings) and not is_submitted() else None
+    for key, value in options(settings, shuffle_partitions, jars, of_s3, configured, scratch=scratch).items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with _local_folder(scratch):
+            return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -307,6 +327,34 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
             f"Spark does not start with the master {settings.master or 'of its configuration'}: {reason}. "
             "Check its address, and that it runs."
         ) from error
+
+
+def _scratch() -> Path | None:
+    """Return a new folder for temporary files, which a killed JVM leaves; None if the options of Spark choose one."""
+    names = (OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", _ARGUMENTS)
+    chosen = {*_configured(), *re.split(r"[\s='\"]", " ".join(os.environ.get(name, "") for name in names))}
+    parent = os.environ.get(_LOCAL_DIRS) or gettempdir()
+    if not chosen.isdisjoint((_JAVA_FOLDER, "spark.local.dir")) or "," in parent:
+        return None
+    folder = private_folder(Path(parent))
+    with suppress(OSError):
+        return folder and scratch_folder(folder / "spark")
+    return None
+
+
+@contextmanager
+def _local_folder(folder: Path | None) -> Iterator[None]:
+    """Let a Spark that starts now keep its files in a folder."""
+    former = os.environ.get(_LOCAL_DIRS)
+    if folder is not None:
+        os.environ[_LOCAL_DIRS] = str(folder)
+    try:
+        yield
+    finally:
+        if former is not None:
+            os.environ[_LOCAL_DIRS] = former
+        elif folder is not None:
+            del os.environ[_LOCAL_DIRS]
 
 
 def _reasons(error: Py4JJavaError) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import stat
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,14 +14,13 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from streaming.errors import StateCorrupted
 from streaming.storage import s3
-from streaming.storage.folder import PARTS, local_path, path_of, sync
+from streaming.storage.folder import PARTS, local_path, path_of, private_folder, sync
 from streaming.storage.journal import Archive
 from streaming.storage.snapshots import Snapshots
 
 _LOCAL = "local"
 """Arrow's name for the file system of this machine, mounts included."""
 
-_PRIVATE = 0o700
 """Mode of a folder that only its owner can read and write."""
 
 _OBJECT_STORES = ("s3", "gcs", "abfs")
@@ -76,15 +74,8 @@ class Folder:
 
 
 def _temporary_folder(checkpoint: str) -> Path | None:
-    """Return a temporary folder that only this user can read and write; None if there is none."""
-    folder = Path(gettempdir(), f"reexpand-{os.getuid()}")
-    try:
-        folder.mkdir(mode=_PRIVATE, exist_ok=True)
-        found = folder.lstat()
-    except OSError:
-        return None
-    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == _PRIVATE
-    return folder / blake2b(checkpoint.encode(), digest_size=8).hexdigest() if is_private else None
+    folder = private_folder(Path(gettempdir()))
+    return folder and folder / blake2b(checkpoint.encode(), digest_size=8).hexdigest()
 
 
 def _folder_name(parent: str, number: int) -> str:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ PARTS: Final = "parts"
 
 _OTHERS: Final = 0o077
 _OWNER: Final = 0o600
+_PRIVATE: Final = 0o700
 
 
 def local_path(location: str) -> Path | None:
@@ -114,6 +116,21 @@ def write_private(path: Path, content: bytes) -> None:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def private_folder(parent: Path) -> Path | None:
+    """Return a folder for temporary files in another folder, which only this user can read and write.
+
+    None if it cannot be made, or another user has made it.
+    """
+    folder = parent / f"reexpand-{os.getuid()}"
+    try:
+        folder.mkdir(mode=_PRIVATE, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == _PRIVATE
+    return folder if is_private else None
 
 
 def make_private(path: Path) -> None:

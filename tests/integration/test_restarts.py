@@ -40,12 +40,15 @@ LONG_INTERVAL = ("--trigger-interval-ms", "600000")
     "options", [pytest.param((), marks=pytest.mark.long), SHARDED], ids=["one shard", "three shards"]
 )
 def test_a_history_with_crashes_leaves_the_oracles_relation(
-    streams: Streams, tmp_path: Path, options: tuple[str, ...]
+    streams: Streams, tmp_path: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2,000 events. The job is killed twice, once with a micro-batch to repeat, and its Python workers once.
 
-    Enough topics precede them that a part of the state is in files.
+    Enough topics precede them that a part of the state is in files. Temporary files do not outlive the next start.
     """
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(scratch))
     profile = Profile(dialects=True, selectors=True, exclusive=True, bound=True)
     stored, records = large_state("p"), history(Random(20), 2_000, profile)
     quarter = len(records) // 4
@@ -57,6 +60,8 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
         assert eventually(lambda: bool(streams.updates()), SETTLE_SECONDS, POLL_SECONDS)
         job.kill()
         job.forget_last_commit()
+    left = {path.name.partition("-")[0] for path in scratch.rglob("*")}
+    assert {"spark", "blockmgr"} < left
     with running(streams, log, *options) as job:
         feed.send_slowly(records[quarter : 2 * quarter])
         job.kill()
@@ -67,6 +72,7 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
         wanted = expected([[*stored, *records]]).relation()
         streams.becomes(wanted)
     assert_equal_relations(streams.relation(), wanted)
+    assert [path.name for path in scratch.rglob("*") if not path.is_dir()] == ["lock"]
     parts = [path for path in (tmp_path / "checkpoint" / "parts").rglob("*") if path.is_file()]
     assert parts or options, "the state is not large enough for this test"
     streams.assert_repeated_updates_are_equal()

@@ -6,6 +6,8 @@ import fcntl
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import pytest
@@ -15,7 +17,6 @@ from tests.support.processes import alive, eventually, gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -68,6 +69,32 @@ def test_a_program_whose_owner_is_killed_ends_before_its_lock_is_free(tmp_path: 
         owner.send_signal(signal.SIGKILL)
     assert eventually(lambda: not is_locked(path), interval=0.005)
     assert not alive(pid)
+
+
+def test_scratch_folders_of_ended_processes_are_removed(tmp_path: Path) -> None:
+    """By themselves in the end, or by the next process if they were killed. The folder of a living process stays."""
+    script = (
+        "import sys; from pathlib import Path; from streaming.local.process import scratch_folder; "
+        "folder = scratch_folder(Path(sys.argv[1])); (folder / 'file').touch(); "
+        "print(folder, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+
+    @contextmanager
+    def owner() -> Iterator[tuple[subprocess.Popen[str], Path]]:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            yield process, Path(process.stdout.readline().strip())
+
+    with owner() as (killed, former):
+        killed.kill()
+    assert (former / "file").exists()
+    with owner() as (_, folder):
+        assert not former.exists()
+        with owner() as (_, other):
+            assert {each.name for each in tmp_path.iterdir()} == {folder.name, other.name, "lock"}
+        assert (folder / "file").exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["lock"]
 
 
 def test_a_wait_for_a_child_ends_with_a_result_with_the_child_or_with_the_time(tmp_path: Path) -> None:

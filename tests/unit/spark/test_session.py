@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from streaming.config import load
 from streaming.errors import SparkUnavailable
 from streaming.spark import kafka_clients
-from streaming.spark.session import _configured, build, options
+from streaming.spark.session import _configured, _scratch, build, options
 from streaming.tuning import DEFAULT_TUNING
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -239,3 +239,34 @@ def test_spark_does_not_show_secret_options_of_kafka(name: str) -> None:
     pattern = options_for()["spark.redaction.regex"]
     assert re.search(pattern, f"kafka.{name}")
     assert not re.search(pattern, "kafka.ssl.keystore.location")
+
+
+def test_temporary_files_are_in_a_folder_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    folder = _scratch()
+    assert folder is not None
+    assert tmp_path in folder.parents
+    settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
+    assert f"-Djava.io.tmpdir={folder}" in options(settings, 3, scratch=folder)["spark.driver.extraJavaOptions"]
+    sockets = "spark.python.unix.domain.socket.dir"
+    assert options(settings, 3, scratch=Path("/short"))[sockets] == "/short"
+    assert len(options(settings, 3, scratch=tmp_path / ("long" * 20))[sockets]) <= 60
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SPARK_SUBMIT_OPTS", "-Xms1g -Djava.io.tmpdir=/big"),
+        ("JAVA_TOOL_OPTIONS", "-Djava.io.tmpdir=/big"),
+        ("PYSPARK_SUBMIT_ARGS", "--conf 'spark.local.dir=/big' pyspark-shell"),
+        ("SPARK_LOCAL_DIRS", "/disk1,/disk2"),
+        ("SPARK_LOCAL_DIRS", "/proc/none"),
+    ],
+)
+def test_a_folder_that_is_chosen_otherwise_stays(
+    variable: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setenv(variable, value)
+    assert _scratch() is None
+    assert list(tmp_path.iterdir()) == []
