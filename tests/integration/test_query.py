@@ -119,6 +119,43 @@ def test_requests_come_before_topic_events_in_half_of_a_micro_batch(
     assert max(sizes) <= 100
 
 
+def test_each_partition_advances_and_no_micro_batch_is_too_large(spark: SparkSession) -> None:
+    """Whatever waits where; a partition that is new ends where Spark says."""
+    jvm: Any = spark._jvm
+    source, precedence = jvm.org.apache.spark.sql.kafka010.KafkaSourceOffset, jvm.reexpand.Precedence("a,b")
+    serialized = jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
+
+    def offset(ends: dict[tuple[str, int], int]) -> Any:
+        by_topic = {
+            topic: {str(number): end for (name, number), end in ends.items() if name == topic} for topic in "abcd"
+        }
+        return source.apply(serialized(orjson.dumps({topic: own for topic, own in by_topic.items() if own}).decode()))
+
+    random = Random(1)
+    for _ in range(300):
+        places = [(topic, number) for topic in "abcd" for number in range(random.randint(1, 3))]
+        waiting = {place: random.choice([0, 1, 7, random.randrange(10 ** random.randint(1, 12))]) for place in places}
+        begin = {place: random.randrange(1_000) for place in places}
+        latest = {place: begin[place] + waiting[place] for place in places}
+        fresh = random.choice(places)
+        known = {place: at for place, at in begin.items() if place != fresh}
+        planned = {**begin, fresh: begin[fresh] + min(1, waiting[fresh])}
+        most = random.randint(1, 200)
+        found = orjson.loads(precedence.divide(offset(known), offset(planned), offset(latest), most).json())
+        read = {place: found[place[0]][str(place[1])] - begin[place] for place in places}
+        assert all(0 <= read[place] <= waiting[place] for place in places)
+        assert read[fresh] == planned[fresh] - begin[fresh]
+        old = [place for place in known if waiting[place]]
+        requests, others = ([place for place in old if (place[0] in "ab") is first] for first in (True, False))
+        total = sum(waiting[place] for place in old)
+        if requests and total > most:
+            assert min(read[place] for place in old) >= 1
+            assert sum(read[place] for place in old) <= most + len(old)
+            wanted = sum(waiting[place] for place in requests), sum(waiting[place] for place in others)
+            assert sum(read[place] for place in requests) >= min(wanted[0], most // 2) - len(requests)
+            assert sum(read[place] for place in others) >= min(wanted[1], most // 2) - len(others)
+
+
 def micro_batches(query: StreamingQuery) -> list[tuple[float, float]]:
     """Begin and duration in seconds of each micro-batch that had records, in order."""
     java: Any = query

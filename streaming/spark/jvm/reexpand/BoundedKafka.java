@@ -88,7 +88,7 @@ public final class BoundedKafka implements TableProvider, SupportsRead, ScanBuil
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
         return new BoundedStream(
             kafka().toMicroBatchStream(checkpointLocation),
-            new Precedence(((String) options.getOrDefault("first", "")).split(",")),
+            new Precedence((String) options.getOrDefault("first", "")),
             options.getLong("budget", Long.MAX_VALUE),
             options.getInt("bound", Integer.MAX_VALUE),
             options.getInt("beginning", Integer.MAX_VALUE),

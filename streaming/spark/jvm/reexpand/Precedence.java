@@ -14,12 +14,15 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * A request that is read behind many topic events is compared with all of their topics, so requests come first.
  */
-final class Precedence {
+public final class Precedence {
 
     private final Collection first;
 
-    Precedence(String[] first) {
-        this.first = Arrays.asList(first);
+    /**
+     * @param first names of topics, separated by commas
+     */
+    public Precedence(String first) {
+        this.first = Arrays.asList(first.split(","));
     }
 
     /**
@@ -28,7 +31,7 @@ final class Precedence {
      * @param planned its end as Spark plans it, for partitions that are new
      * @param latest ends of the partitions
      */
-    KafkaSourceOffset divide(
+    public KafkaSourceOffset divide(
         KafkaSourceOffset start, KafkaSourceOffset planned, KafkaSourceOffset latest, long most) {
         Map begins = CollectionConverters.asJava(start.partitionToOffsets());
         Map ends = CollectionConverters.asJava(latest.partitionToOffsets());
