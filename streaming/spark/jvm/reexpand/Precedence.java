@@ -57,7 +57,7 @@ public final class Precedence {
                 double share = isFirst(partition)
                     ? (double) ofFirst / firstWaiting
                     : (double) (most - ofFirst) / othersWaiting;
-                long records = Math.min(size, Math.max(1, (long) (share * size)));
+                long records = Math.max(1, (long) (share * size));
                 Long end = Long.valueOf(((Long) begins.get(partition)).longValue() + records);
                 offsets = (scala.collection.immutable.Map) offsets.updated(partition, end);
             }
