@@ -5,6 +5,7 @@
 nothing to undo.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -14,6 +15,11 @@ from streaming.errors import StateCorrupted
 from streaming.storage.journal import START, Archive, Journal, Key, Position
 from streaming.storage.snapshots import Content, Snapshots
 from streaming.tuning import DEFAULT_TUNING, Tuning
+
+log = logging.getLogger("reexpand")
+
+SHORTCUT_ERRORS: tuple[type[Exception], ...] = (Exception,)
+"""Errors of a snapshot's code, which cost the shortcut and no entry. Tests let them pass."""
 
 ADOPTED: Final = "adopted"
 """Name, in the archive of a key, of the state bytes with which the key begins."""
@@ -140,6 +146,7 @@ class StateStore:
         self._max_bytes = cache_bytes
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
         self._failed: dict[Key, int] = {}  # size of a journal whose snapshot could not be written
+        self._distrusted: set[Key] = set()  # keys whose snapshots raised an exception in this process
         self._mapped: dict[Key, Position] = {}  # position of the snapshot that a state uses
         self._adopts = adopts
         self._tuning = tuning
@@ -172,7 +179,11 @@ class StateStore:
         else:
             decoded, start = kind.new(), START
             self._mapped.pop(key, None)
-        start = self._share(kind, key, journal, decoded, start)
+        try:
+            start = self._share(kind, key, journal, decoded, start)
+        except SHORTCUT_ERRORS as error:
+            self._distrust(key, error)
+            decoded, start = kind.new(), START
         kind.replay(decoded, journal.changes(start))
         return decoded
 
@@ -209,15 +220,19 @@ class StateStore:
                 self._forget_snapshots(key)
         size = self.keep(key, journal, decoded)
         if delta is not None and key in self._kept:
-            self._take(kind, key, journal, size, decoded)
+            try:
+                self._take(kind, key, journal, size, decoded)
+            except SHORTCUT_ERRORS as error:
+                self._distrust(key, error)
+                had_snapshot = True
         if had_snapshot and key not in self._mapped and key in self._kept:
-            self._drop(key)  # its arrays are in a removed file
+            self._drop(key)  # its arrays are in a removed file, or half changed
         return journal.swept() if journal.retired and journal.has_left_parts else journal, size
 
     def _snapshots(self, kind: Kind[S, Any], key: Key, size: int) -> _Place[S] | None:
         """Return the snapshots of a key; None if its journal has few bytes, or there is no place for them."""
         codec = kind.snapshots
-        if codec is None or size < codec.min_bytes or self.archives is None:
+        if codec is None or size < codec.min_bytes or self.archives is None or key in self._distrusted:
             return None
         folder = self.archives.snapshots(*key)
         return folder and _Place(codec, folder)
@@ -238,6 +253,18 @@ class StateStore:
             place.codec.settle(decoded, mapped)
             self._mapped[key] = journal.position
             self.keep(key, journal, decoded)  # which takes less memory now
+
+    def _distrust(self, key: Key, error: Exception) -> None:
+        """Use no snapshots of a key any more: a state that one has half changed is read again from its journal."""
+        self._distrusted.add(key)
+        self._mapped.pop(key, None)
+        log.warning(
+            "snapshots of parent %r, shard %d, are not used until the next start, which takes memory and time: %s, a "
+            "defect of the job. Report it",
+            *key,
+            type(error).__name__,
+            exc_info=error,
+        )
 
     def _forget_snapshots(self, key: Key) -> None:
         """Remove the snapshots of a key, which its journal no longer continues."""

@@ -343,6 +343,36 @@ def test_a_snapshot_that_cannot_be_written_is_tried_again_later(
     assert shard_of(worker) == shard_of(job.read())
 
 
+@pytest.mark.parametrize(
+    ("broken", "has_snapshot"), [("snapshot_content", False), ("settle", False), ("settle", True), ("restore", True)]
+)
+def test_a_defect_of_snapshots_costs_no_entry(
+    broken: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    has_snapshot: bool,
+) -> None:
+    """A worker reads and keeps the state without snapshots from then on, whatever the defect has changed before."""
+    job = subscribed(tmp_path, least=200 if has_snapshot else 1_000_000)
+    job.tuning = Tuning(snapshot_min_bytes=200, inline_bytes=200, retained_micro_batches=2)
+
+    def fail(shard: ShardState, *_: object) -> None:
+        shard.topics.clear()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("streaming.storage.store.SHORTCUT_ERRORS", (Exception,))
+    with monkeypatch.context() as defect:
+        defect.setattr(f"streaming.state.{broken}", fail)
+        worker = job.worker()
+        names = [f"topic__{number}" for number in range(100, 140)]
+        assert [job.create(worker, name) for name in names] == [[name] for name in names]
+        assert job.create(worker, names[0], TEN[0]) == []
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+    assert shard_of(worker) == shard_of(job.read())
+
+
 def test_another_snapshot_is_due_after_as_many_bytes_as_the_smallest_has(tmp_path: Path) -> None:
     job = subscribed(tmp_path)
     worker, former, written = job.worker(), job.journal.position.end, job.files()
