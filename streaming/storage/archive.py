@@ -21,8 +21,6 @@ from streaming.storage.snapshots import Snapshots
 _LOCAL = "local"
 """Arrow's name for the file system of this machine, mounts included."""
 
-"""Mode of a folder that only its owner can read and write."""
-
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 """File systems on which an object becomes visible as a whole, so a part needs no other name while it is written."""
 

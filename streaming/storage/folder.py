@@ -25,6 +25,7 @@ PARTS: Final = "parts"
 _OTHERS: Final = 0o077
 _OWNER: Final = 0o600
 _PRIVATE: Final = 0o700
+"""Mode of a folder that only its owner can read and write."""
 
 
 def local_path(location: str) -> Path | None:

@@ -20,7 +20,10 @@ import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The driver's part: Spark's Kafka source plans, requests take precedence, a budget of bytes may end partitions earlier. */
+/**
+ * The driver's part: Spark's Kafka source plans, requests take precedence, and a budget of bytes may end partitions
+ * earlier.
+ */
 final class BoundedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
 
     private final MicroBatchStream kafka;
