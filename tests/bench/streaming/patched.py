@@ -130,7 +130,7 @@ def _run_with_options(changed: Callable[[dict[str, str]], dict[str, str]]) -> No
     from streaming.spark import session  # noqa: PLC0415
 
     take = session.options
-    with patch.object(session, "options", lambda *given: changed(take(*given))):
+    with patch.object(session, "options", lambda *given, **named: changed(take(*given, **named))):
         main(["run"])
 
 
