@@ -19,7 +19,7 @@ from streaming.tuning import DEFAULT_TUNING, Tuning
 log = logging.getLogger("reexpand")
 
 SHORTCUT_ERRORS: tuple[type[Exception], ...] = (Exception,)
-"""Errors of a snapshot's code, which cost the shortcut and no entry. Tests let them pass."""
+"""Errors for which a key loses its snapshots, and no entry is blamed. Tests raise them."""
 
 ADOPTED: Final = "adopted"
 """Name, in the archive of a key, of the state bytes with which the key begins."""
@@ -179,32 +179,30 @@ class StateStore:
         else:
             decoded, start = kind.new(), START
             self._mapped.pop(key, None)
-        try:
-            start = self._share(kind, key, journal, decoded, start)
-        except SHORTCUT_ERRORS as error:
-            self._distrust(key, error)
-            decoded, start = kind.new(), START
+        decoded, start = self._share(kind, key, journal, decoded, start)
         kind.replay(decoded, journal.changes(start))
         return decoded
 
-    def _share(self, kind: Kind[S, Any], key: Key, journal: Journal, decoded: S, start: Position) -> Position:
-        """Bring a state to the latest snapshot behind its position, if there is one; return its position then."""
+    def _share(self, kind: Kind[S, Any], key: Key, journal: Journal, decoded: S, start: Position) -> tuple[S, Position]:
+        """Bring a state to the latest snapshot behind its position, if there is one; return it and its position."""
         place, former = self._snapshots(kind, key, journal.position.end), self._mapped.get(key)
-        if place is None:
-            return start
-        latest = place.folder.latest(journal, former)
-        if latest is None or latest == former or latest.end < start.end:
-            return start
-        content = place.folder.read(latest)
-        if content is None:
-            return start
-        if start == START:
-            place.codec.restore(decoded, content)
-        else:
+        latest = place and place.folder.latest(journal, former)
+        if place is None or latest is None or latest == former or latest.end < start.end:
+            return decoded, start
+        is_new = start == START
+        if not is_new:
             kind.replay(decoded, journal.changes(start, latest))
-            place.codec.settle(decoded, content)
+            start = latest
+        try:
+            content = place.folder.read(latest)
+            if content is None:
+                return decoded, start
+            (place.codec.restore if is_new else place.codec.settle)(decoded, content)
+        except SHORTCUT_ERRORS as error:
+            self._distrust(key, error)
+            return kind.new(), START
         self._mapped[key] = latest
-        return latest
+        return decoded, latest
 
     def save(self, kind: Kind[S, D], key: Key, journal: Journal, decoded: S, delta: D | None) -> tuple[Journal, int]:
         """Apply a change to a state; return the journal with it, and the bytes of the journal.
@@ -224,9 +222,8 @@ class StateStore:
                 self._take(kind, key, journal, size, decoded)
             except SHORTCUT_ERRORS as error:
                 self._distrust(key, error)
-                had_snapshot = True
         if had_snapshot and key not in self._mapped and key in self._kept:
-            self._drop(key)  # its arrays are in a removed file, or half changed
+            self._drop(key)  # its arrays are in a removed file
         return journal.swept() if journal.retired and journal.has_left_parts else journal, size
 
     def _snapshots(self, kind: Kind[S, Any], key: Key, size: int) -> _Place[S] | None:
@@ -255,12 +252,14 @@ class StateStore:
             self.keep(key, journal, decoded)  # which takes less memory now
 
     def _distrust(self, key: Key, error: Exception) -> None:
-        """Use no snapshots of a key any more: a state that one has half changed is read again from its journal."""
+        """Use no snapshots of a key any more, and drop its state, which one may have half changed."""
         self._distrusted.add(key)
         self._mapped.pop(key, None)
+        if key in self._kept:
+            self._drop(key)
         log.warning(
-            "snapshots of parent %r, shard %d, are not used until the next start, which takes memory and time: %s, a "
-            "defect of the job. Report it",
+            "parent %r, shard %d, has no snapshots until the next start, which takes memory and time. "
+            "Unless memory has run out, report this defect: %s",
             *key,
             type(error).__name__,
             exc_info=error,

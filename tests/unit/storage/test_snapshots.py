@@ -318,12 +318,8 @@ def test_a_snapshot_that_cannot_be_written_is_tried_again_later(
 ) -> None:
     """When as much is appended as between two snapshots. Until then the worker reads the snapshots of other workers."""
     job = subscribed(tmp_path)
-    worker, attempts, names, known = (
-        job.worker(),
-        list[int](),
-        (f"topic__{number}" for number in count(20)),
-        job.files(),
-    )
+    worker, known, attempts = job.worker(), job.files(), list[int]()
+    names = map("topic__{}".format, count(20))
 
     def fail(_: Snapshots, position: Position, *__: object) -> bool:
         attempts.append(position.end)
@@ -371,6 +367,28 @@ def test_a_defect_of_snapshots_costs_no_entry(
         assert job.create(worker, names[0], TEN[0]) == []
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ZeroDivisionError]
     assert shard_of(worker) == shard_of(job.read())
+
+
+def test_a_part_that_cannot_be_read_is_no_defect_of_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task fails, and its repetition uses the snapshot."""
+    job = subscribed(tmp_path)
+    one, other = job.worker(), job.worker()
+    for worker in (one, other):
+        job.create(worker, "topic__1", "topic__y")
+    known, number = job.files(), count(20)
+    while job.files() == known:
+        job.create(one, f"topic__{next(number)}")
+
+    def fail(*_: object) -> Iterator[object]:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("streaming.storage.store.SHORTCUT_ERRORS", (Exception,))
+    with monkeypatch.context() as away:
+        away.setattr(Journal, "changes", fail)
+        with pytest.raises(FileNotFoundError):
+            job.create(other, "topic__x")
+    assert job.create(other, "topic__x") == ["topic__x"]
+    assert one.states._mapped == other.states._mapped
 
 
 def test_another_snapshot_is_due_after_as_many_bytes_as_the_smallest_has(tmp_path: Path) -> None:
