@@ -61,8 +61,9 @@ def scratch_folder(parent: Path) -> Path:
         lock = (folder / "lock").open("w")
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-    def remove(_: IO[str] = lock) -> None:  # which stays open until then
+    def remove() -> None:
         shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
 
     atexit.register(remove)
     return folder

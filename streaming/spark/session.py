@@ -6,7 +6,8 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from tempfile import gettempdir
@@ -226,7 +227,7 @@ def options(
     if settings.master is not None:
         chosen["spark.master"] = settings.master
     if scratch is not None:
-        folders = (str(scratch), gettempdir(), "/tmp")  # noqa: S108 - a socket has a random name, and only its owner connects
+        folders = (str(scratch), gettempdir(), "/tmp")  # noqa: S108 - Spark's default
         chosen[f"{_SOCKETS}.dir"] = next(each for each in folders if len(each) <= _SOCKET_FOLDER_CHARACTERS)
     chosen |= _places(settings, jars, jars_of_s3)
     if urlparse(settings.checkpoint).scheme in ("", "file"):
@@ -309,11 +310,12 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
     builder = SparkSession.builder
     configured = {} if is_local(settings) else _configured()
     scratch = _scratch() if is_local(settings) and not is_submitted() else None
+    if scratch is not None:
+        os.environ[_LOCAL_DIRS] = str(scratch)
     for key, value in options(settings, shuffle_partitions, jars, of_s3, configured, scratch=scratch).items():
         builder = builder.config(key, value)
     try:
-        with _local_folder(scratch):
-            return builder.getOrCreate()
+        return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -329,8 +331,9 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
         ) from error
 
 
+@cache
 def _scratch() -> Path | None:
-    """Return a new folder for temporary files, which a killed JVM leaves; None if the options of Spark choose one."""
+    """Return the folder for temporary files, which a killed JVM leaves; None if the options of Spark choose one."""
     names = (OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", _ARGUMENTS)
     chosen = {*_configured(), *re.split(r"[\s='\"]", " ".join(os.environ.get(name, "") for name in names))}
     parent = os.environ.get(_LOCAL_DIRS) or gettempdir()
@@ -340,21 +343,6 @@ def _scratch() -> Path | None:
     with suppress(OSError):
         return folder and scratch_folder(folder / "spark")
     return None
-
-
-@contextmanager
-def _local_folder(folder: Path | None) -> Iterator[None]:
-    """Let a Spark that starts now keep its files in a folder."""
-    former = os.environ.get(_LOCAL_DIRS)
-    if folder is not None:
-        os.environ[_LOCAL_DIRS] = str(folder)
-    try:
-        yield
-    finally:
-        if former is not None:
-            os.environ[_LOCAL_DIRS] = former
-        elif folder is not None:
-            del os.environ[_LOCAL_DIRS]
 
 
 def _reasons(error: Py4JJavaError) -> Iterator[str]:

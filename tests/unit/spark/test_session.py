@@ -243,7 +243,7 @@ def test_spark_does_not_show_secret_options_of_kafka(name: str) -> None:
 
 def test_temporary_files_are_in_a_folder_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    folder = _scratch()
+    folder = _scratch.__wrapped__()
     assert folder is not None
     assert tmp_path in folder.parents
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
@@ -268,5 +268,5 @@ def test_a_folder_that_is_chosen_otherwise_stays(
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setenv(variable, value)
-    assert _scratch() is None
+    assert _scratch.__wrapped__() is None
     assert list(tmp_path.iterdir()) == []
