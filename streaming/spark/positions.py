@@ -14,7 +14,7 @@ from streaming.kafka.facts import Offsets, offsets_of
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.kafka_clients import root_cause
 
-_EARLIEST = -2
+EARLIEST = -2
 """Offset that denotes the beginning of a partition in Spark's options."""
 
 _END = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)=ListOffsetsResultInfo\(offset=(\d+)")
@@ -57,7 +57,7 @@ def beginning(admin: KafkaAdmin, settings: Settings, adopted: Offsets | None = N
     begun. Raises `KafkaUnavailable`, also if a topic does not exist.
     """
     found = admin.ends(settings.inputs, "READ_COMMITTED")  # Spark refuses to begin behind the records that it can read
-    events = {topic: dict.fromkeys(offsets, _EARLIEST) for topic, offsets in found.items()}
+    events = {topic: dict.fromkeys(offsets, EARLIEST) for topic, offsets in found.items()}
     fresh = {**events, settings.clock: found[settings.clock]}
     return dump({topic: {**offsets, **(adopted or {}).get(topic, {})} for topic, offsets in fresh.items()})
 

@@ -33,7 +33,6 @@ LARGEST_BATCH = 20_000_000
 HUGE_BYTES = 400_000_000
 LONGEST_SECONDS = 120
 """Longest time for which one record may stop the service."""
-EARLIEST = -2
 RECORDS = 30_000
 
 
@@ -97,7 +96,7 @@ def read(
     The offsets of the topic events at which micro-batches end are added to `ends`.
     """
     settings = streams.settings.model_copy(update={"max_offsets_per_trigger": per_trigger})
-    beginning = positions.dump({topic: {0: EARLIEST} for topic in settings.inputs})
+    beginning = positions.dump({topic: {0: positions.EARLIEST} for topic in settings.inputs})
     records = job.read(spark, settings, beginning, bounded=bounded)
     size = F.coalesce(F.length("value"), F.lit(0)) if not bounded else F.col("size")
     is_long = size > longest_value(settings)
@@ -172,7 +171,7 @@ def test_the_bounded_source_outlives_a_restart_of_the_broker(
         producer.send(Stream.TOPICS, encoded(created(str(number))), str(number))
     producer.flush()
     settings = streams.settings.model_copy(update={"max_offsets_per_trigger": RECORDS // 30})
-    beginning = positions.dump({topic: dict.fromkeys(range(3), EARLIEST) for topic in settings.inputs})
+    beginning = positions.dump({topic: dict.fromkeys(range(3), positions.EARLIEST) for topic in settings.inputs})
     query = (
         job.read(spark, settings, beginning, bounded=True)
         .selectExpr("cast(value as string) value")

@@ -23,8 +23,6 @@ from tests.support.scene import Scene, repeated
 ENOUGH = 5
 """Number of measured micro-batches after the first one."""
 
-_EARLIEST = -2
-
 STOPS = int(os.environ.get("REEXPAND_STOPS", "6"))
 
 
@@ -102,7 +100,7 @@ def test_requests_come_before_topic_events_in_half_of_a_micro_batch(
     for number in range(topics):
         scene.born(f"p{number % 7}", f"t{number}")
     scene.sent()
-    beginning = positions.dump({topic: dict.fromkeys(range(3), _EARLIEST) for topic in settings.inputs})
+    beginning = positions.dump({topic: dict.fromkeys(range(3), positions.EARLIEST) for topic in settings.inputs})
     query = (
         job.read(spark, settings, beginning)
         .writeStream.format("noop")
