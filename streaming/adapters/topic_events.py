@@ -10,12 +10,14 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming.adapters.watch import TopicChange, Watch, decode, encode
 from streaming.errors import ConfigInvalid, TopicsUnusable, TopicUnreadable, WatchFailed
+from streaming.kafka import facts
 from streaming.kafka.clients import create, reason
 from streaming.kafka.reader import ADVICE, Partition, TopicReader, partition_of_record
 from streaming.kafka.specs import INPUT
@@ -23,6 +25,9 @@ from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.kafka.writer import Writer
 from streaming.printable import counted
 from streaming.records.model import check_name
+
+if TYPE_CHECKING:
+    from streaming.config import Settings
 
 log = logging.getLogger("reexpand")
 
@@ -46,36 +51,41 @@ class TopicEvents:
     Methods raise `WatchFailed` if the topic cannot be created, Kafka rejects an event, or a stop leaves some unwritten.
 
     Args:
-        events: name of the topic.
+        settings: address of Kafka and name of the topic.
         stop: event that ends any wait early.
 
     Raises:
         ConfigInvalid: an option is invalid.
     """
 
-    def __init__(
-        self, bootstrap_servers: str, events: str, parent: str, options: Mapping[str, str], stop: threading.Event
-    ) -> None:
+    def __init__(self, settings: "Settings", parent: str, options: Mapping[str, str], stop: threading.Event) -> None:
         problem = check_name("--parent", parent)
         if problem is not None:
             raise ConfigInvalid(problem)
-        self.bootstrap_servers = bootstrap_servers
-        self._events = events
+        self.bootstrap_servers = settings.bootstrap_servers
+        self._settings = settings
+        self._events = settings.topic_events
         self.parent = parent
         self._stop = stop
         self._reason = ""
         self._options = options
         self._admin = create(
             AdminClient,
-            {**options, "bootstrap.servers": bootstrap_servers, "log_level": 0, "error_cb": self._remember_error},
+            {**options, "bootstrap.servers": self.bootstrap_servers, "log_level": 0, "error_cb": self._remember_error},
         )
         # Without a timeout, no write has an unknown outcome. The first start announces every topic.
         further = {"message.timeout.ms": 0, "queue.buffering.max.messages": 1_000_000}
-        self._writer = Writer(bootstrap_servers, options, WatchFailed, further)
+        self._writer = Writer(self.bootstrap_servers, options, WatchFailed, further)
 
     def read_back(self, watch: Watch) -> None:
-        """Restore a watch from the announced changes; create the topic of the events if it does not exist."""
-        if self._events not in self._topics():
+        """Restore a watch from the announced changes; create the topic of the events if it does not exist.
+
+        Raises:
+            ConfigInvalid: the name of the topic is perhaps misspelt.
+        """
+        present = self._topics()
+        if self._events not in present:
+            facts.check_spelling(self._settings, present, ["topic_events"])
             try:
                 created = create_topics(self.bootstrap_servers, [TopicSpec(self._events, -1, INPUT)], self._options)
             except TopicsUnusable as error:

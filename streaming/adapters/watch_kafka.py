@@ -61,10 +61,8 @@ class Options(NamedTuple):
 class KafkaCluster(TopicEvents):
     """Kafka cluster whose topics are watched, with the topic events of one parent."""
 
-    def __init__(
-        self, bootstrap_servers: str, events: str, parent: str, options: Mapping[str, str], stop: threading.Event
-    ) -> None:
-        super().__init__(bootstrap_servers, events, parent, options, stop)
+    def __init__(self, settings: "Settings", parent: str, options: Mapping[str, str], stop: threading.Event) -> None:
+        super().__init__(settings, parent, options, stop)
         self._id_requests = RoundRobin(_IDS_PER_REQUEST)
         self._internal: set[str] = set()
 
@@ -116,7 +114,7 @@ def run(settings: "Settings", options: Options, announced: Callable[[bytes], Non
     own = (*settings.inputs, settings.updates, settings.dead_letters, settings.answers)
     selected = topic_filter(own, options.include, options.exclude, options.dialect)
     stop = threading.Event()
-    cluster = KafkaCluster(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
+    cluster = KafkaCluster(settings, options.parent, options.client, stop)
     former = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         wait_for_broker(settings.bootstrap_servers, failure=WatchFailed, is_over=stop.is_set)

@@ -154,15 +154,16 @@ def check_identity(
     )
 
 
-def check_spelling(settings: Settings, present: Collection[str]) -> None:
-    """Check that no missing topic has nearly an existing name; topics with default names are created unchecked.
+def check_spelling(settings: Settings, present: Collection[str], roles: Collection[str] = ROLES) -> None:
+    """Check that no missing topic of these roles has almost the name of an existing topic; skip default names.
 
     Raises:
         ConfigInvalid: a name is perhaps misspelt; the message names the topic that is perhaps meant.
     """
     wanted = names(settings)
     others = sorted(set(present) - set(wanted.values()))
-    for role, name in wanted.items():
+    for role in roles:
+        name = wanted[role]
         if name in present or name == type(settings).model_fields[role].default:
             continue
         near = [each for each in get_close_matches(name, others, cutoff=_MISSPELT) if not _are_of_two_jobs(each, name)]

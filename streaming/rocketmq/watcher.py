@@ -74,7 +74,7 @@ def run(settings: "Settings", options: RocketMQOptions, announced: Callable[[byt
         WatchFailed: RocketMQ or Kafka does not answer at the start, or Kafka rejects the events.
     """
     stop = threading.Event()
-    events = TopicEvents(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
+    events = TopicEvents(settings, options.parent, options.client, stop)
 
     async def work() -> None:
         reach = partial(wait_for_broker, settings.bootstrap_servers, failure=WatchFailed, is_over=stop.is_set)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAST = Options(interval=0)
+SETTINGS = config.load({"bootstrap_servers": "127.0.0.1:1", "checkpoint": "checkpoint", "topic_events": "events"})
 
 
 class FakeCluster:
@@ -140,12 +141,17 @@ def test_an_error_about_a_topic_deletes_it_only_if_the_topic_is_unknown(code: in
 def test_a_wrong_client_option_is_refused_and_a_stop_does_not_wait_for_a_broker() -> None:
     stop = threading.Event()
     with pytest.raises(ConfigInvalid, match=r"^the Kafka client cannot be set up: No such configuration property"):
-        KafkaCluster("127.0.0.1:1", "events", "kafka", {"nonsense": "1"}, stop)
+        KafkaCluster(SETTINGS, "kafka", {"nonsense": "1"}, stop)
     stop.set()
     with pytest.raises(WatchFailed, match=r"^Stopped before all topic events were written \(2 left\)"):
-        KafkaCluster("127.0.0.1:1", "events", "kafka", {}, stop).announce(
-            [TopicChange(True, "a"), TopicChange(False, "b")], 1
-        )
+        KafkaCluster(SETTINGS, "kafka", {}, stop).announce([TopicChange(True, "a"), TopicChange(False, "b")], 1)
+
+
+def test_a_misspelt_topic_of_the_events_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = KafkaCluster(SETTINGS, "kafka", {}, threading.Event())
+    monkeypatch.setattr(watched, "_topics", lambda: ["event", "orders"])
+    with pytest.raises(ConfigInvalid, match="has no topic events, but event: set topic_events to that one"):
+        watched.read_back(Watch())
 
 
 @pytest.mark.parametrize(
@@ -190,7 +196,7 @@ def test_client_options_are_those_of_the_jobs_file(tmp_path: Path, monkeypatch: 
 
 def test_internal_is_what_kafka_says_is_internal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic of that kind is asked about once; a name that begins with `__` decides nothing."""
-    watched = KafkaCluster("127.0.0.1:1", "events", "kafka", {}, threading.Event())
+    watched = KafkaCluster(SETTINGS, "kafka", {}, threading.Event())
     asked: list[list[str]] = []
 
     def ids(names: Any, **_: Any) -> dict[str, Future[Any]]:

@@ -201,6 +201,7 @@ def test_a_topic_that_is_perhaps_misspelt_is_not_created(
         facts.check_spelling(settings, present)
     assert f"has no topic {name}, but {near}: set {role} to that one" in str(caught.value)
     assert f"REEXPAND_{role.upper()}={name} reexpand topics --bootstrap-servers b:1" in str(caught.value)
+    facts.check_spelling(settings, present, {*facts.ROLES} - {role})
 
 
 @pytest.mark.parametrize("lost", [False, True])
