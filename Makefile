@@ -48,7 +48,7 @@ archive: setup ## an archive of Spark's Java classes, with which jobs start fast
 
 # Tests on a broker go to one process, one after the other: they mostly wait, and the other processes work meanwhile.
 .PHONY: test
-test: setup archive ## the main guarantees: all fast tests, and the main ones on a real broker and a real Spark (8 minutes)
+test: setup ## the main guarantees: all fast tests, and the main ones on a real broker and a real Spark (8 minutes)
 	.venv/bin/pytest -n 3 --dist loadgroup -m 'main or not (integration or containers or long)'
 
 # Each process has a broker of its own, and runs whole files: the tests of a file share a broker, a Spark or a job.
