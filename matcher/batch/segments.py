@@ -88,7 +88,7 @@ def cut(topics: Sequence[str], dialect: Dialect) -> Segments:
     if not separator.isascii() or separator not in (separator[0], separator[0] * 2):
         return _cut_one_by_one(topics, separator)
     single = len(separator) == 1
-    data, sizes = _join(topics, separator if single else "\n")
+    data, sizes = join(topics, separator if single else "\n")
     boundaries = (sizes + 1).cumsum() - 1
     code = ord(separator[0])
     if single:
@@ -105,7 +105,7 @@ def cut(topics: Sequence[str], dialect: Dialect) -> Segments:
 def _cut_one_by_one(topics: Sequence[str], separator: str) -> Segments:
     """Cut topics at any separator, which no dialect of the package has."""
     parts = [topic.split(separator) for topic in topics]
-    data, sizes = _join([part for each in parts for part in each], separator)
+    data, sizes = join([part for each in parts for part in each], separator)
     width = len(separator.encode())
     starts = (sizes + width).cumsum() - (sizes + width)
     first = np.zeros(len(topics) + 1, np.int64)
@@ -115,7 +115,7 @@ def _cut_one_by_one(topics: Sequence[str], separator: str) -> Segments:
 
 def pack(texts: Sequence[str]) -> Segments:
     """Return the segments of texts, one segment for each text."""
-    data, sizes = _join(texts, "\n")
+    data, sizes = join(texts, "\n")
     ends = (sizes + 1).cumsum() - 1
     return _segments(data, np.arange(len(texts) + 1), ends - sizes, sizes)
 
@@ -233,8 +233,8 @@ def firsts_of(sizes: Ints) -> Any:
     return np.concatenate((np.zeros(1, np.int64), sizes.cumsum())).astype(np.int32)
 
 
-def _join(texts: Sequence[str], filler: str) -> tuple[U8, Ints]:
-    """Encode texts into one padded array, a filler byte after each; return it and the length of each text in bytes."""
+def join(texts: Sequence[str], filler: str) -> tuple[U8, Ints]:
+    """Encode texts into one padded array, with a filler after each; return it and the length of each text in bytes."""
     parts: Sequence[str] | list[bytes] = texts
     joined = filler.join(texts)
     if joined.isascii():

@@ -30,7 +30,7 @@ _ABANDONED_SECONDS: Final = 3_600
 _UNKNOWN: Final = bytes(16)
 """Boot id of a system that has none."""
 
-_KIND: Final = "shard 4"
+_KIND: Final = "shard 5"
 """Name and version of the content; a snapshot of another version is not used. Within a version, a pattern that
 `Spelling` accepts must stay accepted."""
 

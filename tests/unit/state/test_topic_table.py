@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from matcher.batch.segments import join
 from streaming.records.model import NO_METADATA, TopicMetadata
 from streaming.state import settled as module
 from streaming.state.settled import TextTable
@@ -74,8 +75,10 @@ def test_many_topics_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     assert list(table(found)) == list(wanted)
 
 
-def test_equal_hashes_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_hash", lambda *_: 0)
+@pytest.mark.parametrize("array_texts", [1, 64])
+def test_equal_hashes_do_no_harm(array_texts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_multipliers", lambda _: (0, [0] * 32))
+    monkeypatch.setattr(module, "_ARRAY_TEXTS", array_texts)
     wanted = dict.fromkeys(NAMES, NO_METADATA)
     found = table(wanted)
     assert_equal(found, wanted)
@@ -83,6 +86,18 @@ def test_equal_hashes_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     del found["a"]
     assert "a" not in found
     assert list(table(found)) == [name for name in NAMES if name != "a"]
+
+
+@given(st.lists(st.text(st.characters(), max_size=140) | st.text("a\0\ud800\udc00", max_size=9), unique=True))
+def test_a_text_has_the_same_hash_alone_and_in_arrays(texts: list[str]) -> None:
+    """Texts of any length, and texts that differ in zeros at their ends only."""
+    secret = bytes(16)
+    alone = [module._hash(text.encode("utf-8", "surrogatepass"), secret) for text in texts]
+    assert len(set(alone)) == len(texts)
+    with pytest.MonkeyPatch.context() as patched:
+        for array_texts in (1, len(texts) + 1):
+            patched.setattr(module, "_ARRAY_TEXTS", array_texts)
+            assert module._hashes(*join(texts, ""), secret).tolist() == alone
 
 
 def test_the_hashes_are_secret() -> None:
