@@ -119,7 +119,7 @@ class CheckpointFiles:
             raise OSError(_differs(name) if differs else str(error.java_exception)) from None
 
     def numbers(self, folder: str) -> list[int]:
-        """Return the names of a folder's files that are numbers, in order; none if there is no folder."""
+        """Return the names in a folder that are numbers, in order; none if there is no folder."""
         if not self.exists(folder):
             return []
         names = [

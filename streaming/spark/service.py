@@ -4,11 +4,11 @@ import logging
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -57,6 +57,9 @@ _WARM_RECORDS = 20
 
 _WARM_SECONDS = 60
 """Longest time in seconds of the warm-up; the rest costs time later."""
+
+_ABANDONED_NS = 3_600 * 10**9
+"""Age in nanoseconds from which the folder of a warm-up is abandoned: its driver was killed."""
 
 
 def run(
@@ -270,7 +273,8 @@ def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: t
 
     Most of a start is the work of a cold JVM: Spark's session, the first plan of the query, the first Python worker.
     """
-    folder = f"standby/{uuid4().hex}"
+    files, now = checkpoint.CheckpointFiles(spark, settings.checkpoint), time.time_ns()
+    folder = f"standby/{now}"
     own = settings.model_copy(update={"checkpoint": f"{settings.checkpoint.rstrip('/')}/{folder}"})
     first, ends = admin.spans(settings.inputs)
     beginning = {
@@ -291,4 +295,6 @@ def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: t
     except PySparkException as error:  # a cold driver works as well, only slower
         log.debug("the warm-up failed: %s", error)
     finally:
-        checkpoint.CheckpointFiles(spark, settings.checkpoint).delete(folder)
+        for each in files.numbers("standby"):
+            if each == now or now - each > _ABANDONED_NS:
+                files.delete(f"standby/{each}")

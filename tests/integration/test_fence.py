@@ -147,7 +147,7 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
 def test_of_several_drivers_one_works(streams: Streams, tmp_path: Path) -> None:
     """A second driver is rejected, stands by, or takes over; those that stand by replace killed and stopped ones.
 
-    A driver that waits writes nothing, and leaves nothing of its warm-up.
+    A standby driver writes nothing. It removes the folder of its warm-up, and old folders of killed drivers.
     """
     feed = streams.producer()
     subscribe(feed)
@@ -162,11 +162,14 @@ def test_of_several_drivers_one_works(streams: Streams, tmp_path: Path) -> None:
         assert f"the checkpoint {streams.checkpoint} is in use by {process(first)}" in said
         assert "--take-over" in said
         goes_on()
+        killed, live = (streams.checkpoint / "standby" / str(number) for number in (1, time.time_ns()))
+        for folder in (killed, live):
+            (folder / "query").mkdir(parents=True)
         with (
             standing_by(streams, tmp_path / "second.log", first) as second,
             standing_by(streams, tmp_path / "third.log", first) as third,
         ):
-            assert not list((streams.checkpoint / "standby").iterdir())
+            assert list((streams.checkpoint / "standby").iterdir()) == [live]
             goes_on()
             assert len(streams.updates()) == len(rows)
             first.kill()
