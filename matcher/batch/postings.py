@@ -117,7 +117,7 @@ class Postings:
         for topics in _in_pieces(added):
             parts.append(self._postings_of(topics, sum(len(part.counts) for part in parts)))
         found = _Postings(*map(np.concatenate, zip(*parts, strict=True)))
-        found.keyed.sort()
+        found.keyed.sort(kind="stable")  # merges the sorted parts
         starts = np.arange(_BUCKETS + 1, dtype=np.uint64) << _ROW_BITS
         return {
             "rows": found.keyed.astype("<u4"),
@@ -149,7 +149,7 @@ class Postings:
         rows = (owners[taken] + first).astype(np.uint64)
         buckets, marks = keys >> np.uint64(_MARK_BITS), keys & np.uint64(_MARK)
         keyed = buckets << _ROW_BITS | rows << np.uint64(_MARK_BITS) | marks
-        return _Postings(keyed, np.minimum(counts, _MAX_COUNT).astype("|u1"))
+        return _Postings(np.sort(keyed), np.minimum(counts, _MAX_COUNT).astype("|u1"))
 
     def _keys(self, hashed: Any, places: Ints) -> Any:
         return at_positions(hashed, places, self._salt) >> _SHIFT

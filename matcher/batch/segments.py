@@ -95,7 +95,7 @@ def cut(topics: Sequence[str], dialect: Dialect) -> Segments:
         ends = (data[:-_WORD_BYTES] == code).nonzero()[0]
         starts = _starts_after(ends, 1)
     else:
-        ends = np.sort(np.concatenate((_leftmost_pairs(data, code), boundaries)))
+        ends = np.sort(np.concatenate((_leftmost_pairs(data, code), boundaries)), kind="stable")  # merges them
         starts = _starts_after(ends, 1 + (data[ends] == code))
     first = np.zeros(len(topics) + 1, np.int64)
     first[1:] = ends.searchsorted(boundaries) + 1

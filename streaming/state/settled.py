@@ -158,7 +158,7 @@ class TextTable:
         return {
             "texts": np.concatenate((texts, data[: sizes.sum()])),
             "bounds": bounds.astype("<u4"),
-            "hashed": np.sort(np.concatenate((hashed, entries))).astype("<u8", copy=False),
+            "hashed": np.sort(np.concatenate((hashed, np.sort(entries))), kind="stable").astype("<u8", copy=False),
             "secret": self._arrays["secret"],
         }
 
