@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -50,6 +51,9 @@ _BROKER_SETTINGS = {
 """Default settings of the broker. Paths are relative, so the folder can be moved."""
 
 _START_SECONDS = 300
+
+_MOST_USED = 0.9
+"""Part of a disk above which RocketMQ 5.5 refuses messages; `diskSpaceWarningLevelRatio` can only lower it."""
 
 _INVISIBLE_MS = 20_000
 """Time in milliseconds after which a message of a killed client is redelivered to another client.
@@ -127,6 +131,7 @@ class RocketMQ(Server):
 
     def _begin(self, lock: IO[str]) -> None:
         java = find_java()
+        warn_of_full_disk(self.folder)
         classpath = os.pathsep.join(map(str, [*jars.rocketmq(), classes.rocketmq(), *self._plugins]))
         self._ports = ports = load_ports(self.folder)
         files = configuration(self.folder, ports, self._settings)
@@ -134,6 +139,15 @@ class RocketMQ(Server):
         command = [str(java.executable), *options, "reexpand.local.RocketMQ", *files]
         if not self._spawned(java, command, lock, lambda: "\nready\n" in self._log()):
             raise self._failed()
+
+
+def warn_of_full_disk(folder: Path) -> None:
+    """Warn if RocketMQ will refuse messages because the disk of its folder is nearly full."""
+    disk = shutil.disk_usage(folder)
+    usable = disk.used + disk.free
+    if disk.used > _MOST_USED * usable:
+        text = "the disk of %s is %d %% full: RocketMQ refuses messages above %d %%. Free some space there"
+        log.warning(text, folder, 100 * disk.used / usable, 100 * _MOST_USED)
 
 
 def configuration(folder: Path, ports: Ports, settings: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,7 @@
-"""The folder of a local RocketMQ: its ports and its configuration; the integration tests start it."""
+"""The folder of a local RocketMQ: its ports, its configuration and its disk; the integration tests start it."""
 
 import json
+import shutil
 import socket
 from dataclasses import astuple
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from streaming.errors import BrokerFailed
 from streaming.local.server import HOST
-from streaming.rocketmq.server import RocketMQ, configuration, load_ports
+from streaming.rocketmq.server import RocketMQ, configuration, load_ports, warn_of_full_disk
 
 
 def test_ports_are_kept_and_all_differ(tmp_path: Path) -> None:
@@ -33,6 +34,17 @@ def test_ports_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     (tmp_path / "ports.json").write_text("{}")
     with pytest.raises(BrokerFailed, match=r"ports\.json cannot be read .* Remove .* to start with an empty RocketMQ"):
         load_ports(tmp_path)
+
+
+@pytest.mark.parametrize(("used", "warnings"), [(90, 0), (91, 1)])
+def test_a_nearly_full_disk_is_told(
+    tmp_path: Path, used: int, warnings: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The space that is reserved for the administrator counts as neither used nor free."""
+    usage = type(shutil.disk_usage(tmp_path))(total=105, used=used, free=100 - used)
+    monkeypatch.setattr("shutil.disk_usage", {tmp_path: usage}.__getitem__)
+    warn_of_full_disk(tmp_path)
+    assert caplog.text.count(f"is {used} % full: RocketMQ refuses messages above 90 %") == warnings
 
 
 def test_own_settings_win_but_not_over_the_addresses(tmp_path: Path) -> None:
