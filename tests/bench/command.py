@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
+from streaming.local.process import scratch_folder
+from streaming.storage.folder import private_folder
 
 T = TypeVar("T")
 
@@ -48,8 +50,13 @@ def parsed(described: object, **options: tuple[Any, str]) -> argparse.Namespace:
 
 @contextmanager
 def broker_and_folder() -> Iterator[tuple[Broker, Path]]:
-    """Run an embedded broker in a new folder, which other files may go to as well, until the block ends."""
-    with tempfile.TemporaryDirectory() as name, Broker(Path(name) / "kafka") as broker:
+    """Run an embedded broker in a new folder, which other files may go to as well, until the block ends.
+
+    A killed suite leaves up to ten gigabytes there, which the next suite removes.
+    """
+    private = private_folder(Path(tempfile.gettempdir()))
+    parent = private and scratch_folder(private / "bench")
+    with tempfile.TemporaryDirectory(dir=parent) as name, Broker(Path(name) / "kafka") as broker:
         yield broker, Path(name)
 
 
