@@ -14,7 +14,7 @@ from matcher.errors import CorruptIndex, UnknownDialect
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
-_MAGIC: Final = b"rxf1"
+_MAGIC: Final = b"rxf2"  # another number whenever arrays or hashes change their meaning
 _PREFIX_BYTES: Final = len(_MAGIC) + 8  # the magic, the checksum of all bytes after it, the length of the header
 _ALIGNMENT: Final = 8  # bytes
 
@@ -95,6 +95,8 @@ def load(
         CorruptIndex: the data is not a result of `dump`, or it holds another kind of index.
     """
     if data[: len(_MAGIC)] != _MAGIC:
+        if data[:3] == _MAGIC[:3]:
+            raise CorruptIndex("the index is of another release; build it again from its texts")
         raise CorruptIndex("the data does not begin with the magic bytes of an index")
     if not is_intact and zlib.crc32(memoryview(data)[8:]) != int.from_bytes(data[4:8], "little"):
         raise CorruptIndex("the checksum of the index is wrong")

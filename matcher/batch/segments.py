@@ -38,12 +38,12 @@ _SURROGATE_NEXT: Final = 0xA0
 class Salt:
     """Secret numbers of an index, derived from a few bytes, so that users cannot choose names with equal hashes."""
 
-    __slots__ = ("ends", "key", "length", "positions", "rests", "seed")
+    __slots__ = ("ends", "factor", "key", "positions", "rests", "seed")
 
     def __init__(self, salt: bytes) -> None:
         self.key = salt if len(salt) <= hashlib.blake2b.MAX_KEY_SIZE else hashlib.blake2b(salt).digest()
         numbers = np.frombuffer(hashlib.shake_128(salt).digest(8 * (3 * MAX_POSITIONS + 4)), "<u8")
-        self.seed, self.length = numbers[0], numbers[1] | np.uint64(1)
+        self.seed, self.factor = numbers[0], numbers[1] | np.uint64(1)
         self.positions = numbers[2 : 2 + MAX_POSITIONS]
         self.ends = numbers[2 + MAX_POSITIONS : 3 + 2 * MAX_POSITIONS]
         self.rests = numbers[3 + 2 * MAX_POSITIONS : 4 + 3 * MAX_POSITIONS]
@@ -143,8 +143,12 @@ def are_texts(segments: Segments) -> bool:
 
 
 def hashes(segments: Segments, salt: Salt) -> U64:
-    """Hash each segment to 64 bits; segments of at most eight bytes and one length never collide."""
-    mixed: U64 = _mix(segments.words ^ salt.seed) + segments.lengths.astype(np.uint64) * salt.length
+    """Hash each segment to 64 bits; segments of at most eight bytes and one length never collide.
+
+    Before each further word, the hash is multiplied by a secret factor. Without it, users could choose segments
+    in which the second word removes the difference of the first with every fifth salt.
+    """
+    mixed: U64 = _mix(segments.words ^ salt.seed) + segments.lengths.astype(np.uint64) * salt.factor
     longer = (segments.lengths > _WORD_BYTES).nonzero()[0]
     words = _words(segments.data)
     for offset in range(_WORD_BYTES, _ARRAY_BYTES, _WORD_BYTES):
@@ -153,7 +157,7 @@ def hashes(segments: Segments, salt: Salt) -> U64:
             return mixed
         word = words[segments.starts[longer] + offset]
         word &= _MASKS[np.minimum(segments.lengths[longer] - offset, _WORD_BYTES)]
-        mixed[longer] = _mix(mixed[longer] ^ word) + salt.length
+        mixed[longer] = _mix(mixed[longer] * salt.factor ^ word)
     for number in longer[segments.lengths[longer] > _ARRAY_BYTES].tolist():
         digest = hashlib.blake2b(segments.text(number), digest_size=_WORD_BYTES, key=salt.key).digest()
         mixed[number] = int.from_bytes(digest, "little")
