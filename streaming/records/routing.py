@@ -1,7 +1,7 @@
 """Routing of topics, subscription entries and groups to the keys of the job.
 
 The shard of a topic is the CRC-32 of its first `route_depth` segments, modulo the parent's number of shards; depth 0
-hashes the whole name. `streaming.spark.route` computes the same in the JVM. A subscription request reaches every shard
+hashes the whole name. `Route.java` computes the same in the JVM. A subscription request reaches every shard
 of its parent, because its version, and its replacement of the former set, concern all of them. Each shard keeps only
 the entries that can match one of its topics. Groups, clients and alarms are spread over the coordinator's keys.
 """
@@ -17,7 +17,7 @@ import orjson
 from matcher import InvalidPattern
 from matcher.dialects import get_dialect
 from streaming.records.json_fields import depth
-from streaming.records.model import BIND_TOPIC, LITE, Notation, Stream
+from streaming.records.model import BIND_TOPIC, LITE, LMQ_PREFIX, Notation, Stream
 
 SEPARATOR = "__"
 _WILDCARDS = frozenset({"*", "**"})
@@ -91,12 +91,12 @@ The payload of such a row is the size of the value in bytes, a line feed, and th
 
 
 def bucket_of(name: str) -> int:
-    """Return the bucket of a group and its clients, or of a parent's alarms, as `streaming.spark.route` computes it."""
+    """Return the bucket of a group and its clients, or of a parent's alarms, as `Route.java` computes it."""
     return zlib.crc32(name.encode()) % BUCKETS
 
 
 _JVM_DEPTH = 999
-"""Number of levels to which JSON may nest for the JVM's parser, which gets it in an array."""
+"""Number of levels to which JSON may nest for the JVM's parser."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
 """String, bracket or comma: the tokens that a split distinguishes."""
@@ -127,15 +127,16 @@ def placed(stream: Stream, value: bytes | None, routing: Routing) -> list[Placed
 
 
 def _place_topic(record: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Placed]:
-    parent, topic, name = record.get("parentTopic"), record.get("liteTopic"), record.get("lmqName")
-    if name and isinstance(name, str):
-        _, _, rest = name.partition("$")
-        lmq_parent, _, lmq_topic = rest.partition("$")
-        parent, topic = parent or lmq_parent, topic or lmq_topic
-    if not isinstance(parent, str):
+    parent, topic, name = map(_text, map(record.get, ("parentTopic", "liteTopic", "lmqName")))
+    if name is not None and name.startswith(LMQ_PREFIX):
+        lmq_parent, separator, lmq_topic = name.removeprefix(LMQ_PREFIX).partition("$")
+        if separator:
+            parent = lmq_parent if parent is None else parent
+            topic = lmq_topic if topic is None else topic
+    if parent is None:
         return []
-    name = topic if isinstance(topic, str) else ""  # any shard reports that it is no name
-    return [Placed(parent, routing.shard_of(parent, name), 0, payload)]
+    # any shard reports that a missing topic is no name
+    return [Placed(parent, routing.shard_of(parent, topic or ""), 0, payload)]
 
 
 def _place_subscription(record: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Placed]:
@@ -165,12 +166,12 @@ def _place_request(entry: Any, position: int, payload: bytes | None, routing: Ro
 
 def _place_group(record: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Placed]:
     attributes, group = record.get("attributes"), record.get("group")
-    bound = attributes.get(BIND_TOPIC) if isinstance(attributes, dict) else None
-    parent = bound or (record.get("parentTopic") if isinstance(attributes, dict) else None)
     bucket = bucket_of(group) if isinstance(group, str) else UNROUTABLE
     found = [Placed(COORDINATOR, bucket, 0, payload)]
-    if isinstance(parent, str) and parent:
-        found += [Placed(parent, shard, 0, payload) for shard in range(routing.shard_count(parent))]
+    if isinstance(attributes, dict):
+        parent = _text(attributes.get(BIND_TOPIC)) or _text(record.get("parentTopic"))
+        if parent:
+            found += [Placed(parent, shard, 0, payload) for shard in range(routing.shard_count(parent))]
     return found
 
 
@@ -185,6 +186,10 @@ def _place_clock(record: dict[str, Any], payload: bytes | None, _: Routing) -> l
     if isinstance(shard, int) and _is_integer(shard, _INT32) and _is_integer(record.get("wake"), _INT64):
         return [Placed(parent, shard, 0, payload)]
     return []
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _is_integer(value: Any, count: int) -> bool:

@@ -30,7 +30,7 @@ from streaming.worker.signature import Signer
 from streaming.worker.worker import WorkerConfig
 from tests.support.events import encoded, replace
 from tests.support.histories import history
-from tests.support.mutations import is_json
+from tests.support.mutations import VICTIMS, is_json
 from tests.support.poison import HUGE, POISON
 from tests.support.sharded import PARTITION_OF_SHARD
 from tests.support.simulator import NUMBER, Record
@@ -105,7 +105,7 @@ def whole_rows(rows: list[tuple[InputRow, int]]) -> list[InputRow]:
 
 def by_jvm(spark: SparkSession, records: Iterable[Record], routing: Routing) -> Counter[Placed]:
     return Counter(
-        (row.stream, row.partition, row.offset, *key, row.entry, readable(row.payload))
+        (row.stream, row.partition, row.offset, *key, row.entry, row.payload)
         for key, rows in rows_by_key(spark, records, routing).items()
         for row in rows
     )
@@ -113,15 +113,10 @@ def by_jvm(spark: SparkSession, records: Iterable[Record], routing: Routing) -> 
 
 def by_simulator(records: Iterable[Record], routing: Routing) -> Counter[Placed]:
     return Counter(
-        (NUMBER[record.stream], record.partition, record.offset, parent, shard, entry, readable(payload))
+        (NUMBER[record.stream], record.partition, record.offset, parent, shard, entry, payload)
         for record in records
         for parent, shard, entry, payload in placed(record.stream, record.value, routing)
     )
-
-
-def readable(payload: bytes | None) -> str:
-    """The JVM writes the JSON of an entry anew: the same, but for blanks."""
-    return json.dumps(json.loads(payload or b"null"), sort_keys=True)
 
 
 def numbered(values: Sequence[tuple[Stream, Any]]) -> list[Record]:
@@ -208,6 +203,50 @@ def test_fields_that_place_other_streams_place_nothing_here(spark: SparkSession,
     assert by_jvm(spark, records, routing) == by_simulator(records, routing)
 
 
+STRANGE = [
+    None, True, 0, -0.0, 5, 2**31, -(2**63), 2**63, 1e300,
+    "", " ", "\u00a0\u2003", "\u0085\u001c", "x\u00a0", "p", "q", "5", "a__*", 'q"\\', "😀__é",
+    "%LMQ%$p", "%LMQ%$p$", "%LMQ%$$a__b", "LMQ$p$a", [], [None], ["x", {}], {}, {BIND_TOPIC: "q"},
+]  # fmt: skip
+NAMES = ["parentTopic", "liteTopic", "lmqName", "topic", "group", "attributes", "tick", "alarm", "wake", "shard", "x"]
+
+
+def varied(random: Random, value: Any) -> str:
+    """JSON with a value's content in any order, with some parts changed, repeated, escaped, or among blanks."""
+    if random.random() < 0.08:
+        value = random.choice(STRANGE)
+    blank = random.choice(["", "", " ", "\r\n\t"])
+    if isinstance(value, dict):
+        fields = [*value.items()]
+        if random.random() < 0.2:
+            fields.append((random.choice(NAMES), random.choice(STRANGE)))
+        if fields and random.random() < 0.1:
+            fields.append((random.choice(fields)[0], random.choice(STRANGE)))
+        random.shuffle(fields)
+        parts = [f"{text(random, name)}{blank}:{blank}{varied(random, each)}" for name, each in fields]
+        return blank + "{" + f"{blank},{blank}".join(parts) + blank + "}" + blank
+    if isinstance(value, list):
+        several = value * random.choice([1, 1, 1, 2]) + [None] * random.choice([0, 0, 0, 1, 3])
+        return blank + "[" + ",".join(varied(random, each) for each in several) + blank + "]" + blank
+    return blank + (text(random, value) if isinstance(value, str) else json.dumps(value)) + blank
+
+
+def text(random: Random, value: str) -> str:
+    escaped = json.dumps(value, ensure_ascii=random.random() < 0.5)
+    return escaped if random.random() < 0.9 else '"' + "".join(f"\\u{ord(each) & 0xFFFF:04x}" for each in value) + '"'
+
+
+@pytest.mark.rule("isolation-of-entries")
+@pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
+def test_varied_records_are_placed_where_python_places_them(spark: SparkSession, routing: Routing) -> None:
+    """Even if fields are missing, repeated, of other types, or with blanks and escapes that few writers use."""
+    random = Random(7)
+    victims = random.choices(VICTIMS, k=20_000)
+    values = [(stream, varied(random, record).replace("victim", "p").encode()) for stream, record in victims]
+    records = numbered([(stream, value) for stream, value in values if is_json(value)])
+    assert by_jvm(spark, records, routing) == by_simulator(records, routing)
+
+
 @pytest.mark.rule("set-or-request")
 def test_rows_carry_the_place_and_time_of_their_record(spark: SparkSession) -> None:
     """And entries their place in it, with no byte changed where the record has one entry."""
@@ -228,7 +267,7 @@ def test_rows_carry_the_place_and_time_of_their_record(spark: SparkSession) -> N
 
 
 def test_an_entry_keeps_what_it_says(spark: SparkSession) -> None:
-    """The JVM writes it anew, and must not lose digits, characters or order."""
+    """The JVM cuts it out of its set, without a change of any byte."""
     entry = replace(
         "z",
         "a",
@@ -244,9 +283,14 @@ def test_an_entry_keeps_what_it_says(spark: SparkSession) -> None:
         offsetOption={"type": "OFFSET", "value": -(2**63)},
         further={"float": 0.1, "large": 2**70, "null": None, "list": [[], {}], "": True},
     )
-    found = rows_by_key(spark, numbered([(Stream.SUBSCRIPTIONS, {"subscriptionSet": [entry]})]), Routing())
-    assert found.keys() == {("p", 0), (coordinator.COORDINATOR, coordinator.bucket_of(entry["group"]))}
-    assert all(json.loads(row.payload or b"") == entry for rows in found.values() for row in rows)
+    texts = [json.dumps(entry, ensure_ascii=is_ascii).encode() for is_ascii in (True, False)]
+    value = b'{"subscriptionSet": [%b]}' % b" ,\n".join([*texts, b'"text"', b"-0.5E+7", b" { } ", b"true"])
+    found = rows_by_key(spark, numbered([(Stream.SUBSCRIPTIONS, value)]), Routing())
+    assert [row.payload for row in found["p", 0]] == texts
+    assert [row.payload for row in found[coordinator.COORDINATOR, coordinator.bucket_of(entry["group"])]] == texts
+    assert [row.payload for row in found[coordinator.COORDINATOR, coordinator.UNROUTABLE]] == [
+        b'"text"', b"-0.5E+7", b"{ }", b"true",
+    ]  # fmt: skip
 
 
 # Bad entries beyond those of the other test's table.
