@@ -206,7 +206,7 @@ def test_fields_that_place_other_streams_place_nothing_here(spark: SparkSession,
 STRANGE = [
     None, True, 0, -0.0, 5, 2**31, -(2**63), 2**63, 1e300,
     "", " ", "\u00a0\u2003", "\u0085\u001c", "x\u00a0", "p", "q", "5", "a__*", 'q"\\', "😀__é",
-    "%LMQ%$p", "%LMQ%$p$", "%LMQ%$$a__b", "LMQ$p$a", [], [None], ["x", {}], {}, {BIND_TOPIC: "q"},
+    "%LMQ%$p", "%LMQ%$p$", "%LMQ%$$a__b", "%XMQ%$p$a__b", [], [None], ["x", {}], {}, {BIND_TOPIC: "q"},
 ]  # fmt: skip
 NAMES = ["parentTopic", "liteTopic", "lmqName", "topic", "group", "attributes", "tick", "alarm", "wake", "shard", "x"]
 
