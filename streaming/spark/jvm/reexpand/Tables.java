@@ -1,5 +1,7 @@
 package reexpand;
 
+import java.util.Arrays;
+
 /**
  * The records of an output row, joined one by one from its tables (see `Tables` in `streaming.records.writing`).
  *
@@ -30,23 +32,20 @@ public final class Tables {
         this.data = data;
         int begin = 0;
         for (int table = 0; table <= RECORDS; table++) {
-            int end = begin;
+            int[] found = new int[] {begin, 0};
             int count = 1;
-            for (; end < data.length && data[end] != TABLE_END; end++) {
-                if (data[end] == '\n') {
-                    count++;
-                }
-            }
-            int[] found = new int[count + 1];
-            found[count] = end + 1;
-            for (int at = end - 1; at >= begin; at--) {
+            int at = begin;
+            for (; at < data.length && data[at] != TABLE_END; at++) {
                 if (data[at] == '\n') {
-                    found[--count] = at + 1;
+                    if (count + 1 == found.length) {
+                        found = Arrays.copyOf(found, 2 * found.length);
+                    }
+                    found[count++] = at + 1;
                 }
             }
-            found[0] = begin;
-            lines[table] = found;
-            begin = end + 1;
+            found[count] = at + 1;
+            lines[table] = Arrays.copyOf(found, count + 1);
+            begin = at + 1;
         }
     }
 
