@@ -1,15 +1,10 @@
 package reexpand;
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonParser;
-import com.fasterxml.jackson.core.JsonToken;
-import com.fasterxml.jackson.core.StreamReadConstraints;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.zip.CRC32;
@@ -40,7 +35,6 @@ public final class Route implements UDF3 {
     private static final String LMQ_PREFIX = "%LMQ%$";
     private static final byte[] SIGN_FIELD = ",\"sign\":\"".getBytes(StandardCharsets.UTF_8);
     private static final int SIGNED_END = SIGN_FIELD.length + 34;
-    private static final JsonFactory JSON = json();
 
     private final List inputs;
     private final Map shards;
@@ -90,31 +84,19 @@ public final class Route implements UDF3 {
 
     private void place(Routes routes, byte[] payload, boolean isLarge) throws IOException {
         String text = new String(payload, StandardCharsets.UTF_8);
-        JsonParser parser = JSON.createParser(text);
-        try {
-            Fields fields = new Fields(routes.stream == SUBSCRIPTIONS, requests);
-            if (parser.nextToken() != JsonToken.START_OBJECT) {
-                return;
-            }
-            fields.read(parser);
-            if (parser.nextToken() != null) {
-                return; // something follows the object
-            }
-            if (routes.stream == TOPICS) {
-                placeTopic(routes, fields, payload);
-            } else if (routes.stream == SUBSCRIPTIONS) {
-                placeRequests(routes, fields, text, payload, isLarge);
-            } else if (routes.stream == GROUPS) {
-                placeGroup(routes, fields, payload);
-            } else {
-                placeClock(routes, fields, payload);
-            }
-        } finally {
-            parser.close();
+        RecordFields fields = RecordFields.read(text, routes.stream == SUBSCRIPTIONS, requests);
+        if (routes.stream == TOPICS) {
+            placeTopic(routes, fields, payload);
+        } else if (routes.stream == SUBSCRIPTIONS) {
+            placeRequests(routes, fields, text, payload, isLarge);
+        } else if (routes.stream == GROUPS) {
+            placeGroup(routes, fields, payload);
+        } else {
+            placeClock(routes, fields, payload);
         }
     }
 
-    private void placeTopic(Routes routes, Fields fields, byte[] payload) {
+    private void placeTopic(Routes routes, RecordFields fields, byte[] payload) {
         String parent = fields.parentTopic;
         String topic = fields.liteTopic;
         String name = fields.lmqName;
@@ -133,7 +115,7 @@ public final class Route implements UDF3 {
     }
 
     /** Places each request on the coordinator's bucket of its group and on all shards of its parent. */
-    private void placeRequests(Routes routes, Fields fields, String text, byte[] payload, boolean isLarge) {
+    private void placeRequests(Routes routes, RecordFields fields, String text, byte[] payload, boolean isLarge) {
         if (fields.setSize == 0) {
             placeRequest(routes, fields.topic, fields.group, 0, payload);
             return;
@@ -144,9 +126,9 @@ public final class Route implements UDF3 {
             return;
         }
         for (int number = 0; number < fields.set.size(); number++) {
-            Entry entry = (Entry) fields.set.get(number);
-            byte[] part = text.substring(entry.from, entry.until).getBytes(StandardCharsets.UTF_8);
-            placeRequest(routes, entry.topic, entry.group, entry.position, part);
+            RecordFields.Request request = (RecordFields.Request) fields.set.get(number);
+            byte[] part = text.substring(request.from, request.until).getBytes(StandardCharsets.UTF_8);
+            placeRequest(routes, request.topic, request.group, request.position, part);
         }
     }
 
@@ -161,7 +143,7 @@ public final class Route implements UDF3 {
         }
     }
 
-    private void placeGroup(Routes routes, Fields fields, byte[] payload) {
+    private void placeGroup(Routes routes, RecordFields fields, byte[] payload) {
         routes.add(COORDINATOR, bucket(fields.group), 0, payload);
         String bound = fields.bindTopic;
         String parent = bound == null || bound.isEmpty() ? fields.parentTopic : bound;
@@ -171,7 +153,7 @@ public final class Route implements UDF3 {
     }
 
     /** Places a tick on all buckets of the coordinator, an alarm on one, and a wake on its shard. */
-    private void placeClock(Routes routes, Fields fields, byte[] payload) {
+    private void placeClock(Routes routes, RecordFields fields, byte[] payload) {
         if (fields.tick != null) {
             for (int bucket = 0; bucket < BUCKETS; bucket++) {
                 routes.add(COORDINATOR, bucket, bucket > 0 ? 1 : 0, payload);
@@ -244,164 +226,6 @@ public final class Route implements UDF3 {
 
     private static int number(Map numbers, String name) {
         return ((Number) numbers.get(name)).intValue();
-    }
-
-    private static JsonFactory json() {
-        JsonFactory factory = new JsonFactory();
-        // Names of fields are not stored beyond their record: others choose them.
-        factory.configure(JsonFactory.Feature.INTERN_FIELD_NAMES, false);
-        factory.configure(JsonFactory.Feature.CANONICALIZE_FIELD_NAMES, false);
-        factory.setStreamReadConstraints(StreamReadConstraints.builder().maxNestingDepth(999).build());
-        return factory;
-    }
-
-    /** The fields of a record by which it is placed; null if missing or of another type. */
-    private static final class Fields {
-
-        String parentTopic;
-        String liteTopic;
-        String lmqName;
-        String topic;
-        String group;
-        String bindTopic;
-        boolean hasAttributes;
-        Long tick;
-        Long alarm;
-        Long wake;
-        Long shard;
-        /** Number of elements of the set of requests, and those that are placed, the first null for all others. */
-        int setSize;
-        List set = new ArrayList();
-        boolean isRepeated;
-        private final boolean hasSet;
-        private final int most;
-
-        Fields(boolean hasSet, int most) {
-            this.hasSet = hasSet;
-            this.most = most;
-        }
-
-        /** Reads an object up to its end. */
-        void read(JsonParser parser) throws IOException {
-            HashSet names = hasSet ? new HashSet() : null;
-            while (parser.nextToken() == JsonToken.FIELD_NAME) {
-                String name = parser.currentName();
-                isRepeated |= names != null && !names.add(name);
-                parser.nextToken();
-                if (name.equals("parentTopic")) {
-                    parentTopic = text(parser);
-                } else if (name.equals("liteTopic")) {
-                    liteTopic = text(parser);
-                } else if (name.equals("lmqName")) {
-                    lmqName = text(parser);
-                } else if (name.equals("topic")) {
-                    topic = text(parser);
-                } else if (name.equals("group")) {
-                    group = text(parser);
-                } else if (name.equals("tick")) {
-                    tick = integer(parser);
-                } else if (name.equals("alarm")) {
-                    alarm = integer(parser);
-                } else if (name.equals("wake")) {
-                    wake = integer(parser);
-                } else if (name.equals("shard")) {
-                    shard = integer(parser);
-                } else if (name.equals("attributes")) {
-                    readAttributes(parser);
-                } else if (hasSet && name.equals("subscriptionSet")) {
-                    readSet(parser);
-                } else {
-                    parser.skipChildren();
-                }
-            }
-        }
-
-        private void readAttributes(JsonParser parser) throws IOException {
-            bindTopic = null;
-            hasAttributes = parser.currentToken() == JsonToken.START_OBJECT;
-            if (!hasAttributes) {
-                parser.skipChildren();
-                return;
-            }
-            while (parser.nextToken() == JsonToken.FIELD_NAME) {
-                boolean binds = parser.currentName().equals("lite.bind.topic");
-                parser.nextToken();
-                if (binds) {
-                    bindTopic = text(parser);
-                } else {
-                    parser.skipChildren();
-                }
-            }
-        }
-
-        private void readSet(JsonParser parser) throws IOException {
-            setSize = 0;
-            set.clear();
-            boolean hasNull = false;
-            if (parser.currentToken() != JsonToken.START_ARRAY) {
-                parser.skipChildren();
-                return;
-            }
-            for (JsonToken token = parser.nextToken(); token != JsonToken.END_ARRAY; token = parser.nextToken()) {
-                // A null takes five bytes, and its row some hundred. So the first null represents all.
-                boolean isKept = setSize < most && !(hasNull && token == JsonToken.VALUE_NULL);
-                hasNull |= token == JsonToken.VALUE_NULL;
-                Entry entry = new Entry(parser, setSize);
-                if (isKept) {
-                    set.add(entry);
-                }
-                setSize++;
-            }
-        }
-    }
-
-    /** A request in a set: its position, its place in the text, and the fields by which it is placed. */
-    private static final class Entry {
-
-        final int position;
-        final int from;
-        final int until;
-        String topic;
-        String group;
-
-        Entry(JsonParser parser, int position) throws IOException {
-            this.position = position;
-            this.from = (int) parser.currentTokenLocation().getCharOffset();
-            if (parser.currentToken() == JsonToken.START_OBJECT) {
-                while (parser.nextToken() == JsonToken.FIELD_NAME) {
-                    String name = parser.currentName();
-                    parser.nextToken();
-                    if (name.equals("topic")) {
-                        topic = text(parser);
-                    } else if (name.equals("group")) {
-                        group = text(parser);
-                    } else {
-                        parser.skipChildren();
-                    }
-                }
-            } else {
-                parser.skipChildren();
-                parser.finishToken();
-            }
-            this.until = (int) parser.currentLocation().getCharOffset();
-        }
-    }
-
-    private static String text(JsonParser parser) throws IOException {
-        if (parser.currentToken() == JsonToken.VALUE_STRING) {
-            return parser.getText();
-        }
-        parser.skipChildren();
-        return null;
-    }
-
-    private static Long integer(JsonParser parser) throws IOException {
-        if (parser.currentToken() == JsonToken.VALUE_NUMBER_INT
-            && parser.getNumberType() != JsonParser.NumberType.BIG_INTEGER) {
-            return Long.valueOf(parser.getLongValue());
-        }
-        parser.skipChildren();
-        return null;
     }
 
     /** The rows of a record. */
