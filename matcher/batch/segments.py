@@ -145,8 +145,8 @@ def are_texts(segments: Segments) -> bool:
 def hashes(segments: Segments, salt: Salt) -> U64:
     """Hash each segment to 64 bits; segments of at most eight bytes and one length never collide.
 
-    Before each further word, the hash is multiplied by a secret factor. Without it, users could choose segments
-    in which the second word removes the difference of the first with every fifth salt.
+    Before each further word, the hash is multiplied by a secret factor. Without the factor, users could choose
+    segments of more than eight bytes that have equal hashes with one salt in five.
     """
     mixed: U64 = _mix(segments.words ^ salt.seed) + segments.lengths.astype(np.uint64) * salt.factor
     longer = (segments.lengths > _WORD_BYTES).nonzero()[0]

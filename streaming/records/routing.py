@@ -154,9 +154,8 @@ def _place_subscription(record: dict[str, Any], payload: bytes | None, routing: 
 
 def _place_request(entry: Any, position: int, payload: bytes | None, routing: Routing) -> list[Placed]:
     fields = entry if isinstance(entry, dict) else {}
-    parent, group = fields.get("topic"), fields.get("group")
-    bucket = bucket_of(group) if isinstance(group, str) else UNROUTABLE
-    if not isinstance(parent, str) or not parent.strip():
+    parent, bucket = _text(fields.get("topic")), _bucket_of(fields.get("group"))
+    if parent is None or not parent.strip():
         return [Placed(COORDINATOR, bucket, 2 * position + 1, payload)]
     return [
         Placed(COORDINATOR, bucket, 2 * position, payload),
@@ -165,9 +164,8 @@ def _place_request(entry: Any, position: int, payload: bytes | None, routing: Ro
 
 
 def _place_group(record: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Placed]:
-    attributes, group = record.get("attributes"), record.get("group")
-    bucket = bucket_of(group) if isinstance(group, str) else UNROUTABLE
-    found = [Placed(COORDINATOR, bucket, 0, payload)]
+    attributes = record.get("attributes")
+    found = [Placed(COORDINATOR, _bucket_of(record.get("group")), 0, payload)]
     if isinstance(attributes, dict):
         parent = _text(attributes.get(BIND_TOPIC)) or _text(record.get("parentTopic"))
         if parent:
@@ -186,6 +184,10 @@ def _place_clock(record: dict[str, Any], payload: bytes | None, _: Routing) -> l
     if isinstance(shard, int) and _is_integer(shard, _INT32) and _is_integer(record.get("wake"), _INT64):
         return [Placed(parent, shard, 0, payload)]
     return []
+
+
+def _bucket_of(group: Any) -> int:
+    return bucket_of(group) if isinstance(group, str) else UNROUTABLE
 
 
 def _text(value: Any) -> str | None:

@@ -42,7 +42,7 @@ SIZE = "size"
 
 _FUNCTION = "reexpand_route"
 _PLACES = "array<struct<stream: int, parent: string, shard: int, last: int, entry: int, payload: binary, piece: int>>"
-"""Schema of the rows of a record; each is for a shard, and for those behind it up to the last."""
+"""Schema of the rows of a record; each is for all shards from `shard` to `last`."""
 
 
 def route(records: DataFrame, settings: Settings) -> DataFrame:

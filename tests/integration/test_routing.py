@@ -232,8 +232,11 @@ def varied(random: Random, value: Any) -> str:
 
 
 def text(random: Random, value: str) -> str:
-    escaped = json.dumps(value, ensure_ascii=random.random() < 0.5)
-    return escaped if random.random() < 0.9 else '"' + "".join(f"\\u{ord(each) & 0xFFFF:04x}" for each in value) + '"'
+    """JSON of a text, which sometimes escapes each character."""
+    if random.random() < 0.9:
+        return json.dumps(value, ensure_ascii=random.random() < 0.5)
+    units = value.encode("utf-16-be").hex(" ", 2).split()
+    return '"' + "".join(f"\\u{unit}" for unit in units) + '"'
 
 
 @pytest.mark.rule("isolation-of-entries")

@@ -6,17 +6,21 @@ import com.fasterxml.jackson.core.JsonToken;
 import com.fasterxml.jackson.core.StreamReadConstraints;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 
 /**
  * The fields of a record by which its entries are placed; null if missing or of another type.
  *
- * All of the JSON is read, but no more of it is kept. Of a repeated field the last one counts, as in Python.
+ * The whole text must be JSON, but only these fields are kept. Of a repeated field the last one counts, as in Python.
  */
 final class RecordFields {
 
     private static final JsonFactory JSON = json();
+    private static final String[] OF_ATTRIBUTES = {"lite.bind.topic"};
+    private static final String[] OF_REQUEST = {"topic", "group"};
+    private static final int MOST_LEVELS = 999; // as in `streaming.records.routing`
 
     String parentTopic;
     String liteTopic;
@@ -40,8 +44,7 @@ final class RecordFields {
      *
      * @param hasSet whether it may have a set of requests
      * @param most number of elements of a set that are kept
-     * @throws IOException if it is anything else, or nests deeper than Python's parser allows, or if a number or the
-     *     name of a field is too long
+     * @throws IOException if it is anything else, nests too deep, or has too long a number or name of a field
      */
     static RecordFields read(String text, boolean hasSet, int most) throws IOException {
         JsonParser parser = JSON.createParser(text);
@@ -95,21 +98,8 @@ final class RecordFields {
     }
 
     private void readAttributes(JsonParser parser) throws IOException {
-        bindTopic = null;
         hasAttributes = parser.currentToken() == JsonToken.START_OBJECT;
-        if (!hasAttributes) {
-            parser.skipChildren();
-            return;
-        }
-        while (parser.nextToken() == JsonToken.FIELD_NAME) {
-            boolean binds = parser.currentName().equals("lite.bind.topic");
-            parser.nextToken();
-            if (binds) {
-                bindTopic = text(parser);
-            } else {
-                parser.skipChildren();
-            }
-        }
+        bindTopic = texts(parser, OF_ATTRIBUTES)[0];
     }
 
     private void readSet(JsonParser parser, int most) throws IOException {
@@ -131,6 +121,25 @@ final class RecordFields {
         }
     }
 
+    /** Reads a value up to its end; returns the texts of some fields if it is an object. */
+    private static String[] texts(JsonParser parser, String[] names) throws IOException {
+        String[] found = new String[names.length];
+        if (parser.currentToken() != JsonToken.START_OBJECT) {
+            parser.skipChildren();
+            return found;
+        }
+        while (parser.nextToken() == JsonToken.FIELD_NAME) {
+            int number = Arrays.asList(names).indexOf(parser.currentName());
+            parser.nextToken();
+            if (number < 0) {
+                parser.skipChildren();
+            } else {
+                found[number] = text(parser);
+            }
+        }
+        return found;
+    }
+
     private static String text(JsonParser parser) throws IOException {
         if (parser.currentToken() == JsonToken.VALUE_STRING) {
             return parser.getText();
@@ -150,10 +159,10 @@ final class RecordFields {
 
     private static JsonFactory json() {
         JsonFactory factory = new JsonFactory();
-        // Names of fields are not kept beyond their record, because anybody may choose them.
+        // Names of fields are not cached, because users choose them.
         factory.configure(JsonFactory.Feature.INTERN_FIELD_NAMES, false);
         factory.configure(JsonFactory.Feature.CANONICALIZE_FIELD_NAMES, false);
-        factory.setStreamReadConstraints(StreamReadConstraints.builder().maxNestingDepth(999).build());
+        factory.setStreamReadConstraints(StreamReadConstraints.builder().maxNestingDepth(MOST_LEVELS).build());
         return factory;
     }
 
@@ -163,28 +172,16 @@ final class RecordFields {
         final int position;
         final int from;
         final int until;
-        String topic;
-        String group;
+        final String topic;
+        final String group;
 
         private Request(JsonParser parser, int position) throws IOException {
             this.position = position;
             this.from = (int) parser.currentTokenLocation().getCharOffset();
-            if (parser.currentToken() == JsonToken.START_OBJECT) {
-                while (parser.nextToken() == JsonToken.FIELD_NAME) {
-                    String name = parser.currentName();
-                    parser.nextToken();
-                    if (name.equals("topic")) {
-                        topic = text(parser);
-                    } else if (name.equals("group")) {
-                        group = text(parser);
-                    } else {
-                        parser.skipChildren();
-                    }
-                }
-            } else {
-                parser.skipChildren();
-                parser.finishToken();
-            }
+            String[] found = texts(parser, OF_REQUEST);
+            this.topic = found[0];
+            this.group = found[1];
+            parser.finishToken(); // else the place behind a text is not known yet
             this.until = (int) parser.currentLocation().getCharOffset();
         }
     }

@@ -16,7 +16,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Function that places the entries of a record on keys (parent, shard): `streaming.records.routing.placed` in Java.
  *
- * It takes Kafka topic, value and size of a record, and returns a row for each key, or for each piece of a long payload.
+ * It takes Kafka topic, value and size of a record. It returns a row for each key, or for each piece of a long payload.
  */
 public final class Route implements UDF3 {
 
@@ -34,7 +34,7 @@ public final class Route implements UDF3 {
     private static final String SEPARATOR = "__";
     private static final String LMQ_PREFIX = "%LMQ%$";
     private static final byte[] SIGN_FIELD = ",\"sign\":\"".getBytes(StandardCharsets.UTF_8);
-    private static final int SIGNED_END = SIGN_FIELD.length + 34;
+    private static final int SIGNED_END = SIGN_FIELD.length + 34; // with 32 digits, a quote and a brace
 
     private final List inputs;
     private final Map shards;
@@ -70,14 +70,13 @@ public final class Route implements UDF3 {
         if (payload != null && (!isLarge || looksSigned(routes, payload)) && UTF8String.fromBytes(payload).isValid()) {
             try {
                 place(routes, payload, isLarge);
-            } catch (Exception notPlaced) { // no JSON, or a defect: Python finds out, and the query goes on
-                routes.rows.clear();
+            } catch (Exception notPlaced) {
+                routes.rows.clear(); // invalid JSON or a defect: Python reports the record, and the query continues
             }
         }
-        if (routes.rows.isEmpty() && isLarge) {
-            routes.add(COORDINATOR, OVERSIZE, 0, beginning(routes.size, payload));
-        } else if (routes.rows.isEmpty()) {
-            routes.add(COORDINATOR, UNROUTABLE, 0, payload);
+        if (routes.rows.isEmpty()) {
+            byte[] reported = isLarge ? beginning(routes.size, payload) : payload;
+            routes.add(COORDINATOR, isLarge ? OVERSIZE : UNROUTABLE, 0, reported);
         }
         return routes.rows;
     }
@@ -120,8 +119,8 @@ public final class Route implements UDF3 {
             placeRequest(routes, fields.topic, fields.group, 0, payload);
             return;
         }
-        // The job writes no sets, so a large one is not the job's own, whatever the end of its record. Of a field that
-        // is in the record twice, Python would see only one; the record goes there as a whole, to be reported.
+        // The job writes no sets, so a large one is not the job's own, whatever the end of its record. If a field is
+        // repeated, Python reports the record as a whole.
         if (isLarge || fields.setSize > requests || fields.isRepeated) {
             return;
         }
@@ -213,7 +212,7 @@ public final class Route implements UDF3 {
         return hash.getValue();
     }
 
-    /** As `str.strip` of Python sees it. */
+    /** Returns whether `str.strip` of Python would leave nothing. */
     private static boolean isBlank(String text) {
         for (int number = 0; number < text.length(); number++) {
             char each = text.charAt(number);
