@@ -25,6 +25,7 @@ from streaming.kafka.facts import START_OVER, NotedTopic, Offsets, rebuild
 from streaming.kafka.permissions import own_group, partition_names
 from streaming.spark import positions
 from streaming.spark.failures import one_line
+from streaming.spark.gateway import java_class
 from streaming.storage import journal, s3
 from streaming.storage.folder import IDENTITY, QUERY
 
@@ -42,6 +43,8 @@ _OFFSETS = f"{QUERY}/offsets"
 _COMMITS = f"{QUERY}/commits"
 _INITIAL = f"{QUERY}/sources/0/0"
 """File with the offsets at which the first micro-batch begins."""
+
+_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 
 _EXPECTED: Final = ("FileNotFoundException", "FileAlreadyExistsException")
 """Ends of the names of exceptions that callers handle."""
@@ -91,14 +94,13 @@ class CheckpointFiles:
     """Small files of a checkpoint, on any file system known to Spark."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - the only way to Hadoop's file systems from Python
         session: Any = spark
         self._root = for_java(checkpoint).rstrip("/")
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._io = jvm.org.apache.commons.io.IOUtils
+        self._path = java_class(spark, "org.apache.hadoop.fs.Path")
+        self._io = java_class(spark, "org.apache.commons.io.IOUtils")
         # Spark's own manager replaces a file atomically on each kind of file system.
-        managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-        hadoop = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+        managers = java_class(spark, _MANAGER)
+        hadoop = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - PySpark does not expose it
         self._checkpoint = checkpoint
         self._manager = self._call(lambda: managers.create(self._path(self._root), hadoop))
 

@@ -14,7 +14,8 @@ from streaming.kafka.facts import EntryPlace, Offsets, sources
 from streaming.kafka.options import java_options
 from streaming.kafka.reach import wait_for_broker
 from streaming.kafka.topics import TopicSpec
-from streaming.spark.kafka_clients import client_properties, root_cause
+from streaming.spark.gateway import items, java_class
+from streaming.spark.kafka_clients import client_properties, kafka_class, root_cause
 
 T = TypeVar("T")
 
@@ -49,32 +50,30 @@ class KafkaAdmin:
         *,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
-        self._jvm = jvm
+        self._spark = spark
         self._settings = settings
         self._timeout_ms = timeout_ms
         given = java_options(settings).get("default.api.timeout.ms", "")
         patience_ms = min(timeout_ms, int(given)) if given.isdecimal() else timeout_ms
         wait_for_broker(settings.bootstrap_servers, patience_ms / 1_000, is_over=is_over)
-        self._clients = self._jvm.org.apache.kafka.clients
         timeouts = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms // 2}
-        properties = client_properties(self._jvm, settings, timeouts)
-        self._admin = self._call(lambda: self._clients.admin.Admin.create(properties))
+        properties = client_properties(spark, settings, timeouts)
+        self._admin = self._call(lambda: self._class("clients.admin.Admin").create(properties))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._admin.close(self._jvm.java.time.Duration.ZERO)  # do not wait for outstanding answers
+        self._admin.close(java_class(self._spark, "java.time.Duration").ZERO)  # do not wait for outstanding answers
 
     def names(self) -> set[str]:
         """Return the names of all topics that the job may see."""
-        return set(self._call(lambda: self._admin.listTopics().names().get()))
+        return set(items(self._call(lambda: self._admin.listTopics().names().get())))
 
     def create(self, spec: TopicSpec) -> bool:
         """Create a topic with the broker's default number of partitions; return False if it exists."""
-        default = self._jvm.java.util.Optional.empty()
-        topic = self._clients.admin.NewTopic(spec.name, default, default).configs(dict(spec.config))
+        default = java_class(self._spark, "java.util.Optional").empty()
+        topic = self._class("clients.admin.NewTopic")(spec.name, default, default).configs(dict(spec.config))
         try:
             self._admin.createTopics([topic]).all().get()
         except Py4JJavaError as error:
@@ -120,14 +119,14 @@ class KafkaAdmin:
 
     def allowed_on_topics(self, names: Collection[str]) -> dict[str, set[str]]:
         """Return the operations that this user is allowed on topics, if brokers report them."""
-        options = self._clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
+        options = self._class("clients.admin.DescribeTopicsOptions")().includeAuthorizedOperations(True)
         futures = self._call(lambda: self._admin.describeTopics(list(names), options).topicNameValues())
         found = {name: self._allowed(futures[name]) for name in names}
         return {name: operations for name, operations in found.items() if operations is not None}
 
     def allowed_on_group(self, group: str) -> set[str] | None:
         """Return the operations that this user is allowed on a consumer group; None if unknown."""
-        options = self._clients.admin.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
+        options = self._class("clients.admin.DescribeConsumerGroupsOptions")().includeAuthorizedOperations(True)
         futures = self._call(lambda: self._admin.describeConsumerGroups([group], options).describedGroups())
         return self._allowed(futures[group])
 
@@ -136,12 +135,12 @@ class KafkaAdmin:
             operations = future.get().authorizedOperations()
         except Py4JJavaError as error:
             return set() if "AuthorizationException" in root_cause(error) else None
-        return None if operations is None else {str(each.name()) for each in operations}
+        return None if operations is None else {str(each.name()) for each in items(operations)}
 
     def configure(self, name: str, option: str, value: str) -> None:
         """Set an option of a topic."""
-        admin = self._clients.admin
-        change = admin.AlterConfigOp(admin.ConfigEntry(option, value), admin.AlterConfigOp.OpType.SET)
+        operation = self._class("clients.admin.AlterConfigOp")
+        change = operation(self._class("clients.admin.ConfigEntry")(option, value), operation.OpType.SET)
         self._call(lambda: self._admin.incrementalAlterConfigs({self._topic(name): [change]}).all().get())
 
     def configurations(self, names: Iterable[str], options: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -154,33 +153,33 @@ class KafkaAdmin:
         }
 
     def _topic(self, name: str) -> Any:
-        config = self._jvm.org.apache.kafka.common.config.ConfigResource
+        config = self._class("common.config.ConfigResource")
         return config(config.Type.TOPIC, name)
 
     def ends(self, names: Collection[str], isolation: str = "READ_UNCOMMITTED") -> Offsets:
         """Return the offsets behind the last records of topics, or with READ_COMMITTED up to which they can be read."""
-        return self._offsets(self._partitions(names), self._clients.admin.OffsetSpec.latest(), isolation)
+        return self._offsets(self._partitions(names), self._class("clients.admin.OffsetSpec").latest(), isolation)
 
     def spans(self, names: Collection[str]) -> tuple[Offsets, Offsets]:
         """Return the offsets of the first record and behind the last record, of each partition of topics."""
         partitions = self._partitions(names)
-        spec = self._clients.admin.OffsetSpec
+        spec = self._class("clients.admin.OffsetSpec")
         return self._offsets(partitions, spec.earliest()), self._offsets(partitions, spec.latest())
 
     @cached_property
     def _partition(self) -> Any:
-        """Java's class of a partition; to find one by its name, Py4J looks into all jars."""
-        return self._jvm.org.apache.kafka.common.TopicPartition
+        """Java's class of a partition, of which there may be many."""
+        return self._class("common.TopicPartition")
 
     @cached_property
     def _offset(self) -> Any:
         """Java's class of an offset, as above."""
-        return self._clients.consumer.OffsetAndMetadata
+        return self._class("clients.consumer.OffsetAndMetadata")
 
     def ends_request(self, numbers: Mapping[str, Collection[int]]) -> Any:
         """Return a reusable request for `asked_ends`, since making it takes a call per partition."""
-        latest = self._clients.admin.OffsetSpec.latest()
-        request = self._jvm.java.util.HashMap()
+        latest = self._class("clients.admin.OffsetSpec").latest()
+        request = java_class(self._spark, "java.util.HashMap")()
         for name, several in numbers.items():
             for number in several:
                 request.put(self._partition(name, number), latest)
@@ -192,7 +191,7 @@ class KafkaAdmin:
 
     def asked_to_commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> Any:
         """Request a commit of a consumer group's offsets, and return the future of the response."""
-        request = self._jvm.java.util.HashMap()
+        request = java_class(self._spark, "java.util.HashMap")()
         for place, position in offsets.items():
             request.put(self._partition(*place), self._offset(position))
         return self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all())
@@ -202,19 +201,19 @@ class KafkaAdmin:
 
         See `jvm/reexpand/FencedProducer.java`.
         """
-        admin = self._clients.admin
-        spec = admin.ListConsumerGroupOffsetsSpec()
-        stable = admin.ListConsumerGroupOffsetsOptions().requireStable(True)
+        spec = self._class("clients.admin.ListConsumerGroupOffsetsSpec")()
+        stable = self._class("clients.admin.ListConsumerGroupOffsetsOptions")().requireStable(True)
         request = dict.fromkeys(groups, spec)
         found = self._call(lambda: self._admin.listConsumerGroupOffsets(request, stable).all().get())
-        return {group: max((each.offset() for each in found[group].values() if each), default=0) for group in groups}
+        offsets = {group: [each.getValue() for each in items(found[group].entrySet())] for group in groups}
+        return {group: max((each.offset() for each in offsets[group] if each), default=0) for group in groups}
 
     def open_transactions(self) -> set[str]:
         """Return the transactional ids with an open transaction, as far as this user may see them."""
-        admin = self._clients.admin
-        options = admin.ListTransactionsOptions().filterStates([admin.TransactionState.ONGOING])
+        ongoing = self._class("clients.admin.TransactionState").ONGOING
+        options = self._class("clients.admin.ListTransactionsOptions")().filterStates([ongoing])
         listed = self._call(lambda: self._admin.listTransactions(options).all().get())
-        return {str(each.transactionalId()) for each in listed}
+        return {str(each.transactionalId()) for each in items(listed)}
 
     def end_transactions(self, producers: Collection[str]) -> None:
         """Abort the open transactions of producers that write no more, by their transactional ids."""
@@ -223,7 +222,7 @@ class KafkaAdmin:
     def last_sources(self, updates: str) -> set[EntryPlace]:
         """Return the sources of the latest updates, at the end of each partition of the updates topic."""
         partitions = self._partitions([updates])
-        spec = self._clients.admin.OffsetSpec
+        spec = self._class("clients.admin.OffsetSpec")
         beginnings = self._offsets(partitions, spec.earliest())[updates]
         ends = self._offsets(partitions, spec.latest(), "READ_COMMITTED")[updates]
         held = {number: end for number, end in ends.items() if end > beginnings[number]}
@@ -231,41 +230,43 @@ class KafkaAdmin:
         return self._call(lambda: self._read(updates, positions, ends)) if positions else set()
 
     def _read(self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]) -> set[EntryPlace]:
-        deserializer = self._jvm.org.apache.kafka.common.serialization.StringDeserializer
+        deserializer = self._class("common.serialization.StringDeserializer")
         defaults = {"isolation.level": "read_committed", "enable.auto.commit": "false"}
-        properties = client_properties(self._jvm, self._settings, defaults)
-        consumer = self._clients.consumer.KafkaConsumer(properties, deserializer(), deserializer())
+        properties = client_properties(self._spark, self._settings, defaults)
+        consumer = self._class("clients.consumer.KafkaConsumer")(properties, deserializer(), deserializer())
         try:
             assigned = {number: self._partition(topic, number) for number in positions}
             consumer.assign(list(assigned.values()))
             for number, offset in positions.items():
                 consumer.seek(assigned[number], offset)
             found: set[EntryPlace] = set()
-            wait = self._jvm.java.time.Duration.ofMillis(500)
+            wait = java_class(self._spark, "java.time.Duration").ofMillis(500)
             deadline = time.monotonic() + _TAIL_SECONDS
             while time.monotonic() < deadline and any(
                 consumer.position(assigned[number]) < ends[number] for number in assigned
             ):
                 records = consumer.poll(wait)
-                for each in records.partitions():
+                for each in items(records.partitions()):
                     # The text of all records at once: asking for them one by one takes a millisecond each.
                     found |= sources(records.records(each).toString())
             return found
         finally:
-            consumer.close()
+            consumer.close(java_class(self._spark, "java.time.Duration").ZERO)  # it holds nothing on the broker
 
     def _partitions(self, names: Collection[str]) -> dict[str, Any]:
         futures = self._call(lambda: self._admin.describeTopics(list(names)).allTopicNames().get())
-        return {
-            name: [self._partition(name, each.partition()) for each in futures[name].partitions()] for name in names
-        }
+        partitions = {name: items(futures[name].partitions()) for name in names}
+        return {name: [self._partition(name, each.partition()) for each in every] for name, every in partitions.items()}
 
     def _offsets(self, partitions: Mapping[str, Any], spec: Any, isolation: str = "READ_UNCOMMITTED") -> Offsets:
         request = {each: spec for parts in partitions.values() for each in parts}
-        level = getattr(self._jvm.org.apache.kafka.common.IsolationLevel, isolation)
-        options = self._clients.admin.ListOffsetsOptions(level)
+        level = getattr(self._class("common.IsolationLevel"), isolation)
+        options = self._class("clients.admin.ListOffsetsOptions")(level)
         found = self._call(lambda: self._admin.listOffsets(request, options).all().get())
         return {name: {each.partition(): found[each].offset() for each in parts} for name, parts in partitions.items()}
+
+    def _class(self, name: str) -> Any:
+        return kafka_class(self._spark, name)
 
     def _call(self, request: Callable[[], T]) -> T:
         try:

@@ -12,6 +12,7 @@ from streaming.errors import NotWritten
 from streaming.kafka import options
 from streaming.kafka.permissions import missing, writable
 from streaming.records.record import KafkaRecord
+from streaming.spark.gateway import items, java_class
 
 JAVA_ERRORS: Final = (Py4JError, OSError)
 """Exceptions of a call into the JVM; if the JVM has ended, Py4J passes on the refused connection."""
@@ -30,10 +31,8 @@ def check_options(spark: SparkSession, settings: Settings) -> None:
     """Raise `ConfigInvalid` if Kafka's Java clients do not accept an option of the file."""
     if settings.kafka_options is None:
         return
-    jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
-    clients = jvm.org.apache.kafka.clients
-    configs = (clients.producer.ProducerConfig, clients.consumer.ConsumerConfig, clients.admin.AdminClientConfig)
-    known = {str(name) for config in configs for name in config.configNames()}
+    configs = ("producer.ProducerConfig", "consumer.ConsumerConfig", "admin.AdminClientConfig")
+    known = {str(name) for config in configs for name in items(kafka_class(spark, f"clients.{config}").configNames())}
     options.check_java(settings, lambda name: name in known or name.startswith(_PROVIDERS))
 
 
@@ -42,9 +41,14 @@ def options_for_spark(settings: Settings) -> dict[str, str]:
     return {f"kafka.{key}": value for key, value in _client_options(settings).items()}
 
 
-def client_properties(jvm: Any, settings: Settings, defaults: Mapping[str, int | str]) -> Any:
+def kafka_class(spark: SparkSession, name: str) -> Any:
+    """Return a Java class of the Kafka client that Spark uses, by its name below `org.apache.kafka`."""
+    return java_class(spark, f"org.apache.kafka.{name}")
+
+
+def client_properties(spark: SparkSession, settings: Settings, defaults: Mapping[str, int | str]) -> Any:
     """Return the client options as Java properties; `defaults` apply to options that are not set."""
-    properties = jvm.java.util.Properties()
+    properties = java_class(spark, "java.util.Properties")()
     for key, value in {**defaults, **_client_options(settings)}.items():
         properties.put(key, str(value))
     return properties
@@ -66,11 +70,10 @@ class Producer:
     """A Kafka producer for text, as a context manager; raises `NotWritten` if Kafka does not take a record in time."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
-        properties = client_properties(jvm, settings, _TIMEOUTS)
-        serializer = jvm.org.apache.kafka.common.serialization.StringSerializer
-        self._package = jvm.org.apache.kafka.clients.producer
-        self._producer = self._package.KafkaProducer(properties, serializer(), serializer())
+        properties = client_properties(spark, settings, _TIMEOUTS)
+        serializer = kafka_class(spark, "common.serialization.StringSerializer")
+        self._record = kafka_class(spark, "clients.producer.ProducerRecord")
+        self._producer = kafka_class(spark, "clients.producer.KafkaProducer")(properties, serializer(), serializer())
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +98,7 @@ class Producer:
         return count
 
     def _send(self, topic: str, key: str, value: str) -> Any:
-        return self._producer.send(self._package.ProducerRecord(topic, key, value))
+        return self._producer.send(self._record(topic, key, value))
 
     def _timestamp(self, topic: str, sent: Any) -> int:
         try:

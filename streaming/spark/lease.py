@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, KafkaUnavailable, TakenOver
 from streaming.kafka.permissions import LEASE_SECONDS, own_group
-from streaming.spark.kafka_clients import JAVA_ERRORS, client_properties, root_cause
+from streaming.spark.gateway import java_class
+from streaming.spark.kafka_clients import JAVA_ERRORS, client_properties, kafka_class, root_cause
 
 log = logging.getLogger("reexpand")
 
@@ -130,15 +131,13 @@ class Lease:
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, checkpoint_id: str) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
-        self._jvm = jvm
+        self._spark = spark
         self._settings = settings
-        self._kafka = self._jvm.org.apache.kafka.clients
         self.checkpoint_id = checkpoint_id
         self._group = own_group(checkpoint_id)
-        self._options = client_properties(self._jvm, settings, _TIMEOUTS)
-        self._admin = self._call(lambda: self._kafka.admin.Admin.create(self._options))
-        self._partition = self._jvm.org.apache.kafka.common.TopicPartition(settings.clock, 0)
+        self._options = client_properties(spark, settings, _TIMEOUTS)
+        self._admin = self._call(lambda: kafka_class(spark, "clients.admin.Admin").create(self._options))
+        self._partition = kafka_class(spark, "common.TopicPartition")(settings.clock, 0)
         self._producer: Any = None
         self._beats = 0
         self._mine: Holder | None = None
@@ -272,7 +271,8 @@ class Lease:
         self._beats = former[0] if former else 0
         # By the clock, because the broker forgets the former number when no driver has run for a week.
         generation = max(int(time.time() * 1_000), former[1].generation + 1 if former else 0)
-        mine = Holder.of_this_process(generation, int(self._jvm.java.lang.ProcessHandle.current().pid()))
+        jvm = java_class(self._spark, "java.lang.ProcessHandle").current().pid()
+        mine = Holder.of_this_process(generation, int(jvm))
         self._beat(mine)
         return former, mine
 
@@ -299,28 +299,27 @@ class Lease:
     def _begin(self) -> None:
         """Replace the producer; from now on the broker refuses the beats of all others."""
         self._close(self._producer)
-        serializer = self._jvm.org.apache.kafka.common.serialization.StringSerializer
+        producer = kafka_class(self._spark, "clients.producer.KafkaProducer")
+        serializer = kafka_class(self._spark, "common.serialization.StringSerializer")
         self._options.put("transactional.id", self._group)
-        self._producer = self._kafka.producer.KafkaProducer(self._options, serializer(), serializer())
+        self._producer = producer(self._options, serializer(), serializer())
         self._producer.initTransactions()
 
     def _close(self, client: Any) -> None:
         if client is not None:
             with suppress(*JAVA_ERRORS):  # the JVM may have ended
-                client.close(self._jvm.java.time.Duration.ofMillis(_CLOSE_MS))
+                client.close(java_class(self._spark, "java.time.Duration").ofMillis(_CLOSE_MS))
 
     def _beat(self, holder: Holder) -> None:
         self._beats += 1
-        offset = self._kafka.consumer.OffsetAndMetadata(self._beats, holder.text())
+        offset = kafka_class(self._spark, "clients.consumer.OffsetAndMetadata")(self._beats, holder.text())
+        group = kafka_class(self._spark, "clients.consumer.ConsumerGroupMetadata")(self._group)
         self._producer.beginTransaction()
-        self._producer.sendOffsetsToTransaction(
-            self._jvm.java.util.Collections.singletonMap(self._partition, offset),
-            self._kafka.consumer.ConsumerGroupMetadata(self._group),
-        )
+        self._producer.sendOffsetsToTransaction({self._partition: offset}, group)
         self._producer.commitTransaction()
 
     def _look(self, *, stable: bool = False) -> _Look:
-        options = self._kafka.admin.ListConsumerGroupOffsetsOptions().requireStable(stable)
+        options = kafka_class(self._spark, "clients.admin.ListConsumerGroupOffsetsOptions")().requireStable(stable)
         found = self._admin.listConsumerGroupOffsets(self._group, options).partitionsToOffsetAndMetadata().get()
         offset = found.get(self._partition)
         return None if offset is None else (offset.offset(), Holder.parse(offset.metadata()))

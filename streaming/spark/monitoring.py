@@ -294,9 +294,11 @@ class Report:
         latest = self._query.lastProgress()
         if latest is None or latest.batchId() <= self._last_reported:
             return
-        # From the last one: Py4J asks the JVM for each of the hundred that Spark keeps, and for its number.
-        recent = reversed(self._query.recentProgress())
-        unseen = list(itertools.takewhile(lambda each: each.batchId() > self._last_reported, recent))
+        unseen = [latest]
+        if latest.batchId() > self._last_reported + 1:
+            # From the last one: Py4J asks the JVM for each of the hundred that Spark keeps, and for its number.
+            recent = reversed(self._query.recentProgress())
+            unseen = list(itertools.takewhile(lambda each: each.batchId() > self._last_reported, recent))
         for progress in reversed(unseen):
             self._take(orjson.loads(progress.json()))
         self._last_reported = unseen[0].batchId()

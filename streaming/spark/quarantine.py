@@ -13,6 +13,7 @@ from streaming.errors import EntriesLethal, JobFailed
 from streaming.spark import checkpoint, kafka_admin
 from streaming.spark.checkpoint import Agreement, CheckpointFiles, read_note
 from streaming.spark.expand import Precautions
+from streaming.spark.gateway import java_class
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.worker.quarantine import MAX_PER_HOUR, NOTE, Decision, Quarantine, now_ms
 from streaming.worker.rehearsal import lethal_entries
@@ -61,12 +62,13 @@ class FailureWatch:
         java: Any = query
         self._session = java._jsq.sparkSession()  # noqa: SLF001 - PySpark does not expose it
         session: Any = SparkSession.getActiveSession()
-        self._failures = session._jvm.reexpand.TaskFailures  # noqa: SLF001 - the only way to our own Java classes
-        self._failures.listen(self._session.sparkContext(), f"{EntriesLethal.__name__}: ")
+        failures = java_class(session, "reexpand.TaskFailures")
+        failures.listen(self._session.sparkContext(), f"{EntriesLethal.__name__}: ")
+        self._take = failures.take
 
     def found(self) -> EntriesLethal | None:
         """Return the error of a task that names entries; None if there is none."""
-        text = self._failures.take()
+        text = self._take()
         return None if text is None else lethal(text)
 
 

@@ -17,6 +17,7 @@ from streaming.errors import ReexpandError
 from streaming.records.model import Stream
 from streaming.spark import kafka_clients
 from streaming.spark.checkpoint import for_java
+from streaming.spark.gateway import java_class
 from streaming.worker.rows import OutputKind
 
 LONGEST_WAIT_MS: Final = 500
@@ -55,8 +56,7 @@ def _java_pace() -> Any:
     session = SparkSession.getActiveSession()
     if session is None:
         raise ReexpandError("there is no Spark session")
-    jvm: Any = session._jvm  # noqa: SLF001 - the only way to our own Java classes
-    return jvm.reexpand.Pace
+    return java_class(session, "reexpand.Pace")
 
 
 def _execution(query: StreamingQuery) -> Any:

@@ -9,6 +9,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from streaming.config import load
+from streaming.spark.kafka_clients import kafka_class
 from streaming.spark.lease import Holder, Lease
 
 
@@ -59,14 +60,14 @@ def test_a_lease_bears_the_end_of_the_jvm(error: Exception) -> None:
     """While a call is under way, and before a call."""
     spark = MagicMock()
     lease = Lease(spark, load({"bootstrap_servers": "b:1", "checkpoint": "/c"}), "id")
-    clients = spark._jvm.org.apache.kafka.clients
-    clients.admin.Admin.create.return_value.listConsumerGroupOffsets.side_effect = error
-    clients.producer.KafkaProducer.side_effect = error
+    admin, producer = (kafka_class(spark, f"clients.{name}") for name in ("admin.Admin", "producer.KafkaProducer"))
+    admin.create.return_value.listConsumerGroupOffsets.side_effect = error
+    producer.side_effect = error
     lease._stop = MagicMock()
     lease._stop.wait.side_effect = [False, False, True]
     lease._mine = Holder.of_this_process(7)
-    with patch.object(lease, "_producer") as producer:
-        producer.beginTransaction.side_effect = error
+    with patch.object(lease, "_producer") as former:
+        former.beginTransaction.side_effect = error
         lease._keep()
         assert lease._stop.wait.call_count == 3
         assert lease.find_successor() is None
