@@ -11,6 +11,7 @@ import numpy as np
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.types import StructType
 
 from streaming.config import Settings
 from streaming.records.routing import Routing
@@ -30,8 +31,8 @@ Frames = Generator[arrow.Frame, None, T]
 
 log = logging.getLogger("reexpand")
 
-STATE_SCHEMA = "value BINARY"
-OUTPUT_SCHEMA = "topic STRING, key BINARY, value BINARY"
+STATE_SCHEMA = StructType().add("value", "binary")
+OUTPUT_SCHEMA = StructType().add("topic", "string").add("key", "binary").add("value", "binary")
 """Schema of output rows: as in `OutputRow`, but with the Kafka topic of the kind; null in a row of counts."""
 
 _MICRO_BATCH = "streaming.sql.batchId"

@@ -6,14 +6,14 @@ to the key (`COORDINATOR`, `OVERSIZE`). State that spans parents has separate ke
 `streaming.records.routing` and `coordinator.bucket_of` compute the same in Python.
 """
 
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import ArrayType, StructType
 
 from streaming.config import Settings
 from streaming.records.model import MAX_NAME_BYTES
 from streaming.records.writing import MAX_ORIGINAL_BYTES
+from streaming.spark.gateway import java_class
 from streaming.worker.bounds import REPETITION_BYTES
 
 PIECE_BYTES = 65_536
@@ -40,9 +40,17 @@ BEGINNING_BYTES = MAX_ORIGINAL_BYTES - 32
 SIZE = "size"
 """Column with the size of the whole value, of a source that cuts long values."""
 
-_FUNCTION = "reexpand_route"
-_PLACES = "array<struct<stream: int, parent: string, shard: int, last: int, entry: int, payload: binary, piece: int>>"
-"""Schema of the rows of a record; each is for all shards from `shard` to `last`."""
+_PLACES = ArrayType(
+    StructType()
+    .add("stream", "integer")
+    .add("parent", "string")
+    .add("shard", "integer")
+    .add("last", "integer")
+    .add("entry", "integer")
+    .add("payload", "binary")
+    .add("piece", "integer")
+)
+"""Type of the rows of a record; each is for all shards from `shard` to `last`."""
 
 
 def route(records: DataFrame, settings: Settings) -> DataFrame:
@@ -51,10 +59,9 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     It has parent, shard, the columns of an input row, and piece: 0 for a whole payload; the pieces of a long payload
     are numbered from 1. The column `SIZE` of the records says that long values may be cut.
     """
-    _register(records.sparkSession, settings)
     size = F.col(SIZE) if SIZE in records.columns else F.coalesce(F.length("value"), F.lit(0))
-    places = F.inline(F.call_udf(_FUNCTION, F.col("topic"), F.col("value"), size))
-    routed = records.select("partition", "offset", F.unix_millis("timestamp").alias("timestamp"), places)
+    places = _places(records.sparkSession, settings, F.col("topic"), F.col("value"), size)
+    routed = records.select("partition", "offset", F.unix_millis("timestamp").alias("timestamp"), F.inline(places))
     if not settings.shards:
         return routed.drop("last")
     # A separate step: an array of all shards would multiply a long record in memory.
@@ -62,7 +69,8 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     return routed.select(*(shards if name == "shard" else name for name in routed.columns if name != "last"))
 
 
-def _register(spark: SparkSession, settings: Settings) -> None:
+def _places(spark: SparkSession, settings: Settings, *columns: Column) -> Column:
+    """Return a column with the places of records, whose Kafka topic, value and size are given."""
     numbers = {
         "depth": settings.route_depth,
         "bound": settings.max_value_bytes,
@@ -72,10 +80,12 @@ def _register(spark: SparkSession, settings: Settings) -> None:
         "piece_bytes": PIECE_BYTES,
         "beginning_bytes": BEGINNING_BYTES,
     }
-    jvm: Any = spark._jvm  # noqa: SLF001 - the only way to our own Java classes
-    function = jvm.reexpand.Route(list(settings.inputs), dict(settings.shards), numbers)
-    places = jvm.org.apache.spark.sql.types.DataType.fromDDL(_PLACES)
-    spark._jsparkSession.udf().register(_FUNCTION, function, places)  # noqa: SLF001 - PySpark registers by class name
+    route = java_class(spark, "reexpand.Route")(list(settings.inputs), dict(settings.shards), numbers)
+    kind = java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(_PLACES.json())
+    function = java_class(spark, "org.apache.spark.sql.functions").udf(route, kind)
+    # PySpark calls Java functions only by a name, for which Spark starts its SQL parser: 60 ms of a start.
+    given = java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq([each._jc for each in columns])  # noqa: SLF001 - as above
+    return Column(function.apply(given))
 
 
 def micro_batch_bytes(settings: Settings) -> int:

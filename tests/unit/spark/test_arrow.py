@@ -45,8 +45,8 @@ NOTE = struct(
     "properties STRING, keyRowAsUnsafe BINARY, object BINARY, startOffset INT, numRows INT, isLastChunk BOOLEAN"
 )
 SCHEMA = to_arrow_schema(StructType([*INPUT.fields, StructField("__state", NOTE)]), timezone="UTC")
-OUTPUT = struct(expand.OUTPUT_SCHEMA)
-STATE = struct(expand.STATE_SCHEMA)
+OUTPUT = expand.OUTPUT_SCHEMA
+STATE = expand.STATE_SCHEMA
 PROPERTIES = {
     "batchProcessingTimeMs": 7,
     "eventTimeWatermarkMs": -1,
