@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import udf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
@@ -192,11 +192,15 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
     """
     set_on_signal(stop)
     brought = [] if session.is_submitted() else [*jars.spark(), classes.sink()]
-    spark = session.build(settings, checkpoint.default_partitions(), brought)
+    workers: list[threading.Thread] = []
+
+    def start_workers(context: SparkContext) -> None:
+        if session.is_local(settings):
+            workers.append(threading.Thread(target=_run_task, args=(context,), name="start of workers", daemon=True))
+            workers[0].start()
+
+    spark = session.build(settings, checkpoint.default_partitions(), brought, begun=start_workers)
     set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
-    workers = threading.Thread(target=_start_workers, args=(spark,), name="start of workers", daemon=True)
-    if session.is_local(settings):
-        workers.start()
     context: Any = spark.sparkContext
     jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us
     # py4j also logs the errors that it raises, with a traceback, in the root logger.
@@ -212,16 +216,15 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
         raise JobFailed(end_of_java(code, settings)) from None
     finally:
         if jvm is None or jvm.poll() is None:
-            if workers.is_alive():
+            if any(each.is_alive() for each in workers):
                 spark.sparkContext.setLogLevel("OFF")  # a job that is cut short logs its tasks' stacks
             spark.stop()
 
 
-def _start_workers(spark: SparkSession) -> None:
-    """Start the daemon of Python's workers early, so the first micro-batch does not wait for it."""
+def _run_task(context: SparkContext) -> None:
+    """Run a task, which starts the daemon of Python's workers early: the first micro-batch does not wait for it."""
     try:
-        numbers = spark.range(1, numPartitions=1).select(udf(int, "long", useArrow=False)("id"))
-        numbers.write.format("noop").mode("overwrite").save()
+        context.parallelize([0], 1).foreach(lambda _: None)
     except Exception as error:  # noqa: BLE001 - the query will start it, and report why it cannot
         log.debug("the Python workers start with the first micro-batch: %s", error)
 

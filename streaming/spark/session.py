@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
@@ -92,6 +92,8 @@ _LOCAL = {
     "spark.master": "local[*,4]",
     # Workers are forks of a process that has done their imports. On clusters the package may come another way.
     "spark.python.daemon.module": "streaming.spark.daemon",
+    # Queries set it by default, and there is a daemon for each environment: tasks of an RDD have the one of a query.
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
     "spark.ui.enabled": "false",
 }
 
@@ -294,8 +296,16 @@ def _is_on_this_machine(settings: Settings) -> bool:
     return is_local(settings) or urlparse(settings.master or "").hostname in ("127.0.0.1", "localhost")
 
 
-def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> SparkSession:
+def build(
+    settings: Settings,
+    shuffle_partitions: int,
+    jars: Sequence[Path] = (),
+    *,
+    begun: Callable[[SparkContext], None] = lambda _: None,
+) -> SparkSession:
     """Start Spark, or return the running session; S3 gets the jars it needs.
+
+    `begun` is called as soon as tasks can run, a second before there is a session.
 
     Raises `SparkUnavailable` if the master does not exist, or does not answer within a minute, or if `SPARK_HOME` is no
     Spark of this release.
@@ -307,15 +317,15 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) and not is_submitted() else []
     arrow.spare_pandas()
-    builder = SparkSession.builder
     configured = {} if is_local(settings) else _configured()
     scratch = _scratch() if is_local(settings) and not is_submitted() else None
     if scratch is not None:
         os.environ[_LOCAL_DIRS] = str(scratch)
-    for key, value in options(settings, shuffle_partitions, jars, of_s3, configured, scratch=scratch).items():
-        builder = builder.config(key, value)
+    chosen = options(settings, shuffle_partitions, jars, of_s3, configured, scratch=scratch)
+    configuration = SparkConf().setAll(list(chosen.items()))
     try:
-        return builder.getOrCreate()
+        begun(SparkContext.getOrCreate(configuration))
+        return SparkSession.builder.config(conf=configuration).getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise

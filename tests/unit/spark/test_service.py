@@ -88,7 +88,7 @@ class Job:
 
         return take
 
-    def build(self, *_: object) -> MagicMock:
+    def build(self, *_: object, **__: object) -> MagicMock:
         """Start Spark, whose JVM is not ours."""
         signal.signal(signal.SIGINT, aborted)
         spark = MagicMock()
@@ -102,6 +102,14 @@ class Job:
         if self.is_stopped:
             signal.raise_signal(signal.SIGINT)
         return self.query
+
+
+def built(spark: MagicMock) -> Callable[..., MagicMock]:
+    def build(*_: object, begun: Callable[[object], None]) -> MagicMock:
+        begun(spark.sparkContext)
+        return spark
+
+    return build
 
 
 def raising(error: Exception) -> Callable[..., NoReturn]:
@@ -178,18 +186,18 @@ def test_a_local_job_starts_its_workers_before_the_first_micro_batch(
 ) -> None:
     """A failure is left to the query."""
     spark, asked = running.build(), threading.Event()
-    spark.range.side_effect = lambda *_, **__: asked.set()
-    monkeypatch.setattr(session, "build", lambda *_: spark)
+    spark.sparkContext.parallelize.side_effect = lambda *_, **__: asked.set()
+    monkeypatch.setattr(session, "build", built(spark))
     service.run(settings().model_copy(update={"master": master}))
     assert asked.wait(0.1 if master == "spark://master:7077" else 60) == (master != "spark://master:7077")
 
 
 def test_a_job_that_ends_while_its_workers_start_logs_no_stacks(running: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     spark, over = running.build(), threading.Event()
-    spark.range.side_effect = lambda *_, **__: over.wait(60)
+    spark.sparkContext.parallelize.side_effect = lambda *_, **__: over.wait(60)
     spark.stop.side_effect = lambda: running.steps.append("Spark stops")
     spark.sparkContext.setLogLevel.side_effect = running.steps.append
-    monkeypatch.setattr(session, "build", lambda *_: spark)
+    monkeypatch.setattr(session, "build", built(spark))
     monkeypatch.setattr(checkpoint, "agree", raising(CheckpointInUse("in use")))
     with pytest.raises(CheckpointInUse):
         service.run(settings())
@@ -207,7 +215,7 @@ def test_a_jvm_that_is_killed_is_one_sentence(running: Job, monkeypatch: pytest.
             jvm.kill()
             raise ConnectionRefusedError
 
-        monkeypatch.setattr(session, "build", lambda *_: spark)
+        monkeypatch.setattr(session, "build", built(spark))
         monkeypatch.setattr(checkpoint, "agree", agree)
         with pytest.raises(JobFailed, match=r"JVM has ended \(exit code -9\)"):
             service.run(settings())

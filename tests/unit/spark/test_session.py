@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from streaming.config import load
 from streaming.errors import SparkUnavailable
@@ -180,7 +180,7 @@ def test_a_master_that_spark_refuses_is_one_sentence(
 
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "unused")
-    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
+    monkeypatch.setattr(SparkContext, "getOrCreate", refuse)
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", "master": "no"})
     with pytest.raises(SparkUnavailable, match=rf"^Spark does not start with the master no: {reason}\. Check its .*$"):
         build(settings, 3)
