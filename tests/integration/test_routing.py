@@ -60,7 +60,7 @@ LIMIT: int = Settings.model_fields["max_value_bytes"].default
 AWKWARD_TOPICS = [
     "a", "a__b", "a___b", "a____b", "a_____b", "__a", "___a", "____", "__", "_", "a_", "a__", "a__b__c", "a__b__",
     "é__ü", "😀", "😀__😀__x", "a\u0000b", "a\nb__c", "\r\n__x", 'a"b', "a\\b__c", "$", "a$b", ".*__x", "x" * 3_000,
-    "  __ ",
+    "  __ ", "\ufffd__x",
 ]  # fmt: skip
 
 Key = tuple[str, int]
@@ -121,7 +121,7 @@ def by_simulator(records: Iterable[Record], routing: Routing) -> Counter[Placed]
 
 def numbered(values: Sequence[tuple[Stream, Any]]) -> list[Record]:
     return [
-        Record(stream, json.dumps(value).encode() if isinstance(value, dict) else value, 0, offset)
+        Record(stream, json.dumps(value, ensure_ascii=False).encode() if isinstance(value, dict) else value, 0, offset)
         for offset, (stream, value) in enumerate(values)
     ]
 

@@ -31,6 +31,7 @@ public final class Route implements UDF3 {
     private static final int UNROUTABLE = -1;
     private static final int OVERSIZE = -2;
 
+    private static final int REPLACEMENT = 0xfffd;
     private static final String SEPARATOR = "__";
     private static final String LMQ_PREFIX = "%LMQ%$";
     private static final byte[] SIGN_FIELD = ",\"sign\":\"".getBytes(StandardCharsets.UTF_8);
@@ -67,9 +68,9 @@ public final class Route implements UDF3 {
         byte[] payload = (byte[]) value;
         Routes routes = new Routes(inputs.indexOf(topic), ((Integer) size).intValue());
         boolean isLarge = routes.size > bound;
-        if (payload != null && (!isLarge || looksSigned(routes, payload)) && UTF8String.fromBytes(payload).isValid()) {
+        if (payload != null && (!isLarge || looksSigned(routes, payload))) {
             try {
-                place(routes, payload, isLarge);
+                place(routes, payload, text(payload), isLarge);
             } catch (Exception notPlaced) {
                 routes.rows.clear(); // invalid JSON or a defect: Python reports the record, and the query continues
             }
@@ -81,8 +82,16 @@ public final class Route implements UDF3 {
         return routes.rows;
     }
 
-    private void place(Routes routes, byte[] payload, boolean isLarge) throws IOException {
+    /** Decodes a payload; Java puts a sign of its own in place of bytes that are not UTF-8. */
+    private static String text(byte[] payload) throws IOException {
         String text = new String(payload, StandardCharsets.UTF_8);
+        if (text.indexOf(REPLACEMENT) >= 0 && !UTF8String.fromBytes(payload).isValid()) {
+            throw new IOException("not UTF-8");
+        }
+        return text;
+    }
+
+    private void place(Routes routes, byte[] payload, String text, boolean isLarge) throws IOException {
         RecordFields fields = RecordFields.read(text, routes.stream == SUBSCRIPTIONS, requests);
         if (routes.stream == TOPICS) {
             placeTopic(routes, fields, payload);

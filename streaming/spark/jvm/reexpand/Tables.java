@@ -14,6 +14,7 @@ public final class Tables {
     private static final int[] KEY = {4, 0, 5};
     private static final int[] VALUE = {6, 0, 10, 0, PATTERNS, 7, 1, 8, 2, 3, 11};
     private static final byte TABLE_END = 0x1e;
+    private static final int FEW_LINES = 64; // of which the copies for more lines begin
 
     private final byte[] start;
     private final byte[] data;
@@ -30,11 +31,11 @@ public final class Tables {
     public Tables(byte[] start, byte[] data) {
         this.start = start;
         this.data = data;
-        int begin = 0;
+        int[] found = new int[FEW_LINES];
+        int at = 0;
         for (int table = 0; table <= RECORDS; table++) {
-            int[] found = new int[] {begin, 0};
+            found[0] = at;
             int count = 1;
-            int at = begin;
             for (; at < data.length && data[at] != TABLE_END; at++) {
                 if (data[at] == '\n') {
                     if (count + 1 == found.length) {
@@ -43,9 +44,8 @@ public final class Tables {
                     found[count++] = at + 1;
                 }
             }
-            found[count] = at + 1;
+            found[count] = ++at;
             lines[table] = Arrays.copyOf(found, count + 1);
-            begin = at + 1;
         }
     }
 
