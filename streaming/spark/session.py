@@ -322,10 +322,9 @@ def build(
     if scratch is not None:
         os.environ[_LOCAL_DIRS] = str(scratch)
     chosen = options(settings, shuffle_partitions, jars, of_s3, configured, scratch=scratch)
-    configuration = SparkConf().setAll(list(chosen.items()))
     try:
-        begun(SparkContext.getOrCreate(configuration))
-        return SparkSession.builder.config(conf=configuration).getOrCreate()
+        begun(SparkContext.getOrCreate(SparkConf().setAll(list(chosen.items()))))
+        return SparkSession.builder.config(map={**chosen}).getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
