@@ -82,10 +82,8 @@ def _places(spark: SparkSession, settings: Settings, *columns: Column) -> Column
     }
     route = java_class(spark, "reexpand.Route")(list(settings.inputs), dict(settings.shards), numbers)
     kind = java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(_PLACES.json())
-    function = java_class(spark, "org.apache.spark.sql.functions").udf(route, kind)
     # PySpark calls Java functions only by a name, for which Spark starts its SQL parser: 60 ms of a start.
-    given = java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq([each._jc for each in columns])  # noqa: SLF001 - as above
-    return Column(function.apply(given))
+    return Column(route.rows(*(each._jc for each in columns), kind))  # noqa: SLF001 - PySpark does not expose it
 
 
 def micro_batch_bytes(settings: Settings) -> int:

@@ -8,9 +8,12 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.zip.CRC32;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.api.java.UDF3;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -62,6 +65,15 @@ public final class Route implements UDF3 {
         this.nameCharacters = number(numbers, "name_characters");
         this.pieceBytes = number(numbers, "piece_bytes");
         this.beginningBytes = number(numbers, "beginning_bytes");
+    }
+
+    /**
+     * Returns the column of the rows of records, given their columns.
+     *
+     * Python cannot choose this function: Spark has others of the name for Scala, and Py4J takes any that fits.
+     */
+    public Column rows(Column topic, Column value, Column size, DataType kind) {
+        return functions.udf((UDF3) this, kind).apply(new Column[] {topic, value, size});
     }
 
     public Object call(Object topic, Object value, Object size) {
