@@ -82,7 +82,7 @@ def _places(spark: SparkSession, settings: Settings, *columns: Column) -> Column
     }
     route = java_class(spark, "reexpand.Route")(list(settings.inputs), dict(settings.shards), numbers)
     kind = java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(_PLACES.json())
-    # PySpark calls Java functions only by a name, for which Spark starts its SQL parser: 60 ms of a start.
+    # PySpark calls Java functions only by a name, for which Spark loads its SQL parser.
     return Column(route.rows(*(each._jc for each in columns), kind))  # noqa: SLF001 - PySpark does not expose it
 
 

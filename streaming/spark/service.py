@@ -222,7 +222,7 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
 
 
 def _run_task(context: SparkContext) -> None:
-    """Run a task, which starts the daemon of Python's workers early: the first micro-batch does not wait for it."""
+    """Run a task to start the daemon of Python's workers before the first micro-batch needs it."""
     try:
         context.parallelize([0], 1).foreach(lambda _: None)
     except Exception as error:  # noqa: BLE001 - the query will start it, and report why it cannot

@@ -92,7 +92,7 @@ _LOCAL = {
     "spark.master": "local[*,4]",
     # Workers are forks of a process that has done their imports. On clusters the package may come another way.
     "spark.python.daemon.module": "streaming.spark.daemon",
-    # Queries set it by default, and there is a daemon for each environment: tasks of an RDD have the one of a query.
+    # Spark sets it for queries only. Other tasks would have another environment, and a daemon of their own.
     "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
     "spark.ui.enabled": "false",
 }

@@ -70,7 +70,7 @@ public final class Route implements UDF3 {
     /**
      * Returns the column of the rows of records, given their columns.
      *
-     * Python cannot choose this function: Spark has others of the name for Scala, and Py4J takes any that fits.
+     * Spark has another `udf` for Scala, which takes any object. Java distinguishes them, Py4J does not.
      */
     public Column rows(Column topic, Column value, Column size, DataType kind) {
         return functions.udf((UDF3) this, kind).apply(new Column[] {topic, value, size});

@@ -14,7 +14,7 @@ public final class Tables {
     private static final int[] KEY = {4, 0, 5};
     private static final int[] VALUE = {6, 0, 10, 0, PATTERNS, 7, 1, 8, 2, 3, 11};
     private static final byte TABLE_END = 0x1e;
-    private static final int FEW_LINES = 64; // of which the copies for more lines begin
+    private static final int FEW_LINES = 64; // first length of the array that grows
 
     private final byte[] start;
     private final byte[] data;
