@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.kafka.topics import configure
 from streaming.oracle import Effective
 from streaming.spark import job, positions, sinks
+from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS, Streams, last_number
 from tests.support.running_query import begun
 from tests.support.scene import Scene, repeated
@@ -83,6 +84,40 @@ def test_micro_batches_under_a_trickle_are_spaced(
     ]  # the first one starts it
     assert len(gaps) == ENOUGH - 1
     assert min(gaps) >= sinks.LONGEST_WAIT_MS / 1_000 - 0.05
+
+
+def test_only_large_micro_batches_compile_their_projections(spark: SparkSession, streams: Streams) -> None:
+    settings = streams.settings.model_copy(update={"shuffle_partitions": 1})
+    scene = Scene(streams)
+    for number in range(6_000):
+        scene.born("p", f"t{number}")
+    scene.sent()
+    with begun(spark, settings) as query:
+        own: Any = query
+        options = own._jsq.streamingQuery().sparkSessionForStream().sessionState().conf()
+        assert _mode(options) == "NO_CODEGEN"
+        assert eventually(lambda: _mode(options) == "FALLBACK")
+        scene.born("p", "last")
+        scene.sent()
+        assert eventually(lambda: _mode(options) == "NO_CODEGEN")
+
+
+def _mode(options: Any) -> str:
+    return str(options.getConfString("spark.sql.codegen.factoryMode"))
+
+
+def test_options_of_hadoop_go_to_tasks_without_their_origins(spark: SparkSession, streams: Streams) -> None:
+    scene = Scene(streams)
+    scene.group("g", "p")
+    scene.asks("c", "g", "p", "*")
+    scene.born("p", "t")
+    scene.sent()
+    with begun(spark, streams.settings) as query:
+        scene.leads_to({Effective("p", "g", "c", "t")}, {"p"})
+        own: Any = query
+        sent = own._jsq.streamingQuery().sparkSessionForStream().sessionState().newHadoopConf()
+        assert sent.get("io.file.buffer.size"), "the options themselves stay"
+        assert sent.getPropertySources("io.file.buffer.size") is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import org.apache.spark.util.Clock;
 
 /**
  * Clock of a query's trigger, which waits between micro-batches: until the trigger is due, or while their CPU time is
- * beyond a budget. It ends the query there as well.
+ * beyond a budget. It ends the query there as well, and chooses the code of the next micro-batch.
  *
  * Spark asks it to wait after each micro-batch, and each time that it finds no records. With a budget it waits after
  * micro-batches only, so that records that come into an idle job are read at once; and only after small ones, since a
@@ -27,6 +27,7 @@ public final class Pace implements Clock {
 
     private final MicroBatchExecution query;
     private final CpuBudget budget; // null if the trigger decides
+    private final Codegen codegen;
     private final CountDownLatch ending = new CountDownLatch(1);
     private final long enoughRecords;
     private final long begin;
@@ -38,6 +39,7 @@ public final class Pace implements Clock {
     private Pace(MicroBatchExecution query, CpuBudget budget, long enoughRecords, long graceMillis) throws Exception {
         this.query = query;
         this.budget = budget;
+        this.codegen = new Codegen(query.sparkSessionForStream().sessionState().conf());
         this.enoughRecords = enoughRecords;
         this.begin = System.nanoTime() + graceMillis * 1000000L;
         // Janino refuses calls of static methods of interfaces.
@@ -105,10 +107,14 @@ public final class Pace implements Clock {
 
     /** Waits as trigger or budget require, or until the query is to end. */
     public long waitTillTime(long target) {
+        StreamingQueryProgress latest = query.lastProgress();
+        if (latest != null) {
+            codegen.choose(latest.numInputRows());
+        }
         if (budget == null) {
             sleep(target - getTimeMillis());
-        } else {
-            waitForBudget();
+        } else if (latest != null && latest.batchId() != microBatch) {
+            waitForBudget(latest);
         }
         if (ending.getCount() == 0) {
             query.state().set(TERMINATED$.MODULE$);
@@ -116,11 +122,7 @@ public final class Pace implements Clock {
         return getTimeMillis();
     }
 
-    private void waitForBudget() {
-        StreamingQueryProgress latest = query.lastProgress();
-        if (latest == null || latest.batchId() == microBatch) {
-            return;
-        }
+    private void waitForBudget(StreamingQueryProgress latest) {
         microBatch = latest.batchId();
         long now = System.nanoTime();
         if (latest.numInputRows() >= enoughRecords) {
