@@ -66,7 +66,6 @@ _BASE = {
     f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
     # One bound for the caches and write buffers of all state partitions of a JVM, in place of 136 MB for each.
     f"{_ROCKSDB}.boundedMemoryUsage": "true",
-    # An idle job asks Kafka for new records this often.
     # Tasks interpret their projections, until `Codegen.java` finds a large micro-batch.
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Without timeouts a micro-batch without data has nothing to do.

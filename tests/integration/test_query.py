@@ -95,7 +95,6 @@ def test_only_large_micro_batches_compile_their_projections(spark: SparkSession,
     with begun(spark, settings) as query:
         own: Any = query
         options = own._jsq.streamingQuery().sparkSessionForStream().sessionState().conf()
-        assert _mode(options) == "NO_CODEGEN"
         assert eventually(lambda: _mode(options) == "FALLBACK")
         scene.born("p", "last")
         scene.sent()

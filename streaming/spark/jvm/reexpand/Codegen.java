@@ -10,8 +10,7 @@ import org.apache.spark.sql.internal.SQLConf;
  */
 final class Codegen {
 
-    static final String OPTION = "spark.sql.codegen.factoryMode";
-
+    private static final String OPTION = "spark.sql.codegen.factoryMode";
     private static final long ENOUGH_RECORDS = 5000L;
 
     private final SQLConf options;
