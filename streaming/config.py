@@ -151,7 +151,7 @@ class Settings(BaseSettings):
     trigger_interval_ms: int = Field(
         0, ge=0, description="Time between micro-batches; 0: as soon as there are records."
     )
-    pace_cpu: float = Field(0.5, ge=0, description="Cores that micro-batches may use at a low rate; 0: no limit.")
+    pace_cpu: float = Field(0.35, ge=0, description="Cores that micro-batches may use at a low rate; 0: no limit.")
     tick_interval_ms: int = Field(
         10_000, ge=0, description="Interval of ticks, which expire topics and clients; 0: no ticks."
     )

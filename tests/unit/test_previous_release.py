@@ -23,7 +23,9 @@ PREVIOUS: dict[str, dict[str, Any]] = json.loads(
 )
 """Features of the previous release: what `features` returned there."""
 
-REMOVED: dict[str, str] = {}
+REMOVED: dict[str, str] = {
+    "setting: pace_cpu default 0.5": "0.35 cores suffice for a p50 below 200 ms at 20 events per second.",
+}
 """Features that were removed on purpose, as `kind: name`, with the reason."""
 
 

@@ -42,7 +42,7 @@ def low_rate() -> None:
     """
     options = parsed(
         low_rate,
-        paces=([0, 0.5, 0.25], "budgets (pace_cpu), in cores"),
+        paces=([0, 0.35, 0.2], "budgets (pace_cpu), in cores"),
         intervals=([1_000], "trigger intervals, in milliseconds"),
         rate=(20.0, "events per second"),
         events=(400, "events that are measured in each case"),

@@ -9,7 +9,7 @@ from streaming.spark import sinks
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ({}, (0.5, 1)),
+        ({}, (0.35, 1)),
         ({"pace_cpu": "0"}, (0.0, 1)),
         ({"pace_cpu": "0.25"}, (0.25, 1)),
         ({"trigger_interval_ms": "300"}, (0.0, 300)),
