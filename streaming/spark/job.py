@@ -5,7 +5,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
-from streaming.spark import kafka_clients, notes, positions, session, sinks
+from streaming.spark import kafka_clients, notes, positions, sinks
 from streaming.spark.expand import NO_PRECAUTIONS, Precautions, expand
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import BEGINNING_BYTES, longest_value, micro_batch_bytes, route
@@ -40,7 +40,6 @@ def start(
     expanded = expand(
         routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None, precautions=precautions
     )
-    session.forget_origins(spark)
     # writes the Kafka records that output rows hold; Spark's progress gets the counts among them
     return sinks.start(expanded, settings, fence)
 

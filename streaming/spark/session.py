@@ -66,7 +66,7 @@ _BASE = {
     f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
     # One bound for the caches and write buffers of all state partitions of a JVM, in place of 136 MB for each.
     f"{_ROCKSDB}.boundedMemoryUsage": "true",
-    # Tasks interpret their projections, until `Codegen.java` finds a large micro-batch.
+    # Tasks interpret projections until `Codegen.java` chooses compiled ones after a large micro-batch.
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Without timeouts a micro-batch without data has nothing to do.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -80,7 +80,7 @@ _BASE = {
     # over two Arrow batches, each of which costs PySpark half a millisecond.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2500",
     # Java's collector treats arrays of half a megabyte and more separately. With Spark's 4 MB for each of the three
-    # broadcasts of a micro-batch, a full marking began every two seconds at 20 events per second.
+    # broadcasts of a micro-batch, it marked the whole heap every two seconds at 20 events per second without a budget.
     "spark.broadcast.blockSize": "256k",
     # Interval at which an idle query asks Kafka for new records: 0.13 cores with Spark's 10 ms, 0.07 with this.
     "spark.sql.streaming.pollingDelay": "25ms",
@@ -349,19 +349,6 @@ def build(
             f"Spark does not start with the master {settings.master or 'of its configuration'}: {reason}. "
             "Check its address, and that it runs."
         ) from error
-
-
-def forget_origins(spark: SparkSession) -> None:
-    """Let Hadoop's options forget which files they come from.
-
-    Each micro-batch sends the options to its tasks. Hadoop compresses each origin by itself, 4 ms for 1,100 options.
-    """
-    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - Spark has no public way
-    configuration.size()  # reads the files
-    with suppress(Py4JJavaError):  # another release of Hadoop may not have the field
-        origins = configuration.getClass().getDeclaredField("updatingResource")
-        origins.setAccessible(True)
-        origins.set(configuration, None)
 
 
 @cache

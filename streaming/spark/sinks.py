@@ -6,9 +6,11 @@ repeated micro-batch writes the same keys and event ids again.
 The pace: at once when idle, spaced under a trickle by a budget of CPU time.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -106,6 +108,7 @@ def start(expanded: DataFrame, settings: Settings, fence: Fence | None = None) -
     else:
         numbers = {"generation": str(fence.generation), "run": str(fence.run)}
         own = {"checkpoint": fence.checkpoint_id, **numbers, "markers": settings.clock}
+    _forget_origins(expanded.sparkSession)
     query = (
         expanded.writeStream.format(_SINK)
         .options(**{**producer, **kafka_clients.options_for_spark(settings), **own})
@@ -117,3 +120,16 @@ def start(expanded: DataFrame, settings: Settings, fence: Fence | None = None) -
     )
     _java_pace().keep(_execution(query), cores(settings), LONGEST_WAIT_MS, ENOUGH_RECORDS, GRACE_MS)
     return query
+
+
+def _forget_origins(spark: SparkSession) -> None:
+    """Remove from Hadoop's options the names of the files that they come from.
+
+    Each micro-batch sends the options to its tasks. Hadoop compresses each of the 1,100 names separately, for 4 ms.
+    """
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - Spark has no public way
+    configuration.size()  # reads the files
+    with suppress(Py4JJavaError):  # another release of Hadoop may not have the field
+        origins = configuration.getClass().getDeclaredField("updatingResource")
+        origins.setAccessible(True)
+        origins.set(configuration, None)

@@ -93,12 +93,16 @@ def test_only_large_micro_batches_compile_their_projections(spark: SparkSession,
         scene.born("p", f"t{number}")
     scene.sent()
     with begun(spark, settings) as query:
-        own: Any = query
-        options = own._jsq.streamingQuery().sparkSessionForStream().sessionState().conf()
+        options = _session(query).conf()
         assert eventually(lambda: _mode(options) == "FALLBACK")
         scene.born("p", "last")
         scene.sent()
         assert eventually(lambda: _mode(options) == "NO_CODEGEN")
+
+
+def _session(query: Any) -> Any:
+    """Return the state of a query's session in Java."""
+    return query._jsq.streamingQuery().sparkSessionForStream().sessionState()
 
 
 def _mode(options: Any) -> str:
@@ -113,8 +117,7 @@ def test_options_of_hadoop_go_to_tasks_without_their_origins(spark: SparkSession
     scene.sent()
     with begun(spark, streams.settings) as query:
         scene.leads_to({Effective("p", "g", "c", "t")}, {"p"})
-        own: Any = query
-        sent = own._jsq.streamingQuery().sparkSessionForStream().sessionState().newHadoopConf()
+        sent = _session(query).newHadoopConf()
         assert sent.get("io.file.buffer.size"), "the options themselves stay"
         assert sent.getPropertySources("io.file.buffer.size") is None
 

@@ -26,7 +26,7 @@ PREVIOUS: dict[str, dict[str, Any]] = json.loads(
 REMOVED: dict[str, str] = {
     "setting: pace_cpu default 0.5": "0.35 cores suffice for a p50 below 200 ms at 20 events per second.",
 }
-"""Features that were removed on purpose, as `kind: name`, with the reason."""
+"""Features that were removed or changed on purpose, as `kind: name`, with the reason."""
 
 
 def _verbs(command: click.Command, path: str) -> Iterator[tuple[str, list[str]]]:

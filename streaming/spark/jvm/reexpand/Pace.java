@@ -15,7 +15,7 @@ import org.apache.spark.util.Clock;
 
 /**
  * Clock of a query's trigger, which waits between micro-batches: until the trigger is due, or while their CPU time is
- * beyond a budget. It ends the query there as well, and chooses the code of the next micro-batch.
+ * beyond a budget. Between micro-batches it also ends the query and chooses its projections.
  *
  * Spark asks it to wait after each micro-batch, and each time that it finds no records. With a budget it waits after
  * micro-batches only, so that records that come into an idle job are read at once; and only after small ones, since a
