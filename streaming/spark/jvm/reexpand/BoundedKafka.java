@@ -13,6 +13,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.kafka010.KafkaSourceProvider;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -57,12 +58,12 @@ public final class BoundedKafka implements TableProvider, SupportsRead, ScanBuil
             return kafka().readSchema();
         }
         return new StructType()
-            .add("topic", "string")
-            .add("partition", "int")
-            .add("offset", "bigint")
-            .add("timestamp", "timestamp")
-            .add("value", "binary")
-            .add("size", "int");
+            .add("topic", DataTypes.StringType)
+            .add("partition", DataTypes.IntegerType)
+            .add("offset", DataTypes.LongType)
+            .add("timestamp", DataTypes.TimestampType)
+            .add("value", DataTypes.BinaryType)
+            .add("size", DataTypes.IntegerType);
     }
 
     public Set capabilities() {

@@ -14,6 +14,7 @@ import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -45,7 +46,10 @@ public final class FencedKafka implements TableProvider, SupportsWrite, ReportsS
     }
 
     public StructType schema() {
-        return new StructType().add("topic", "string").add("key", "binary").add("value", "binary");
+        return new StructType()
+            .add("topic", DataTypes.StringType)
+            .add("key", DataTypes.BinaryType)
+            .add("value", DataTypes.BinaryType);
     }
 
     public Set capabilities() {
