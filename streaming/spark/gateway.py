@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 
-def java_class(spark: SparkSession, name: str) -> Any:
+def java_class(spark: SparkSession | SparkContext, name: str) -> Any:
     """Return a Java class by its full name.
 
     Py4J resolves `jvm.org.apache...` name by name, and looks for each in all jars, because a package could be a class.

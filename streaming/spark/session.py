@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +29,7 @@ from streaming.local import jars as local_jars
 from streaming.local.java import OPTIONS_VARIABLE
 from streaming.local.process import scratch_folder
 from streaming.spark import arrow
+from streaming.spark.gateway import java_class
 from streaming.storage import s3
 from streaming.storage.folder import private_folder
 
@@ -334,8 +335,10 @@ def build(
         os.environ[_LOCAL_DIRS] = str(scratch)
     chosen = options(settings, shuffle_partitions, jars, of_s3, configured, scratch=scratch)
     try:
-        begun(SparkContext.getOrCreate(SparkConf().setAll(list(chosen.items()))))
-        return SparkSession.builder.config(map={**chosen}).getOrCreate()
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(chosen.items())))
+        begun(context)
+        with _without_machine_learning(context) if _CLASS_PATH in chosen else nullcontext():
+            return SparkSession.builder.config(map={**chosen}).getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -349,6 +352,18 @@ def build(
             f"Spark does not start with the master {settings.master or 'of its configuration'}: {reason}. "
             "Check its address, and that it runs."
         ) from error
+
+
+@contextmanager
+def _without_machine_learning(context: SparkContext) -> Iterator[None]:
+    """Let Spark make a session without the functions of its machine learning, whose types take long to find."""
+    thread = java_class(context, "java.lang.Thread").currentThread()
+    loader = thread.getContextClassLoader()
+    thread.setContextClassLoader(java_class(context, "reexpand.WithoutMachineLearning")(loader))
+    try:
+        yield
+    finally:
+        thread.setContextClassLoader(loader)
 
 
 @cache

@@ -4,6 +4,7 @@ import itertools
 import os
 import time
 from datetime import datetime
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -120,6 +121,27 @@ def test_options_of_hadoop_go_to_tasks_without_their_origins(spark: SparkSession
         sent = _session(query).newHadoopConf()
         assert sent.get("io.file.buffer.size"), "the options themselves stay"
         assert sent.getPropertySources("io.file.buffer.size") is None
+
+
+EXTENSIONS = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
+
+
+def test_a_session_has_all_extensions_but_that_of_machine_learning(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / EXTENSIONS
+    file.parent.mkdir(parents=True)
+    file.touch()
+    context: Any = spark.sparkContext
+    jvm = context._jvm
+    registry = getattr(getattr(jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry$"), "MODULE$")
+    functions = registry.internal().listFunction().mkString(" ")
+    assert "bloom_filter_agg" in functions
+    assert "vector_to_array" not in functions
+    urls = context._gateway.new_array(jvm.java.net.URL, 1)
+    urls[0] = jvm.java.net.URI(tmp_path.as_uri() + "/").toURL()
+    loader = jvm.java.net.URLClassLoader(urls, jvm.Thread.currentThread().getContextClassLoader())
+    assert len(jvm.java.util.Collections.list(loader.getResources(EXTENSIONS))) == 2
+    (kept,) = jvm.java.util.Collections.list(jvm.reexpand.WithoutMachineLearning(loader).getResources(EXTENSIONS))
+    assert kept.getPath() == str(file)
 
 
 @pytest.mark.parametrize(
