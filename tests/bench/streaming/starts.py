@@ -58,7 +58,7 @@ class KilledJob:
         self._updates = Consumer({**options, "group.id": uuid4().hex})
         self._updates.subscribe([streams.settings.updates])
         self._created = self._drivers_started = 0
-        self._feed.send(Stream.GROUPS, events.WILD, "g")
+        self._feed.send(Stream.GROUPS, events.quota(-1), "g")  # by default, a client may have 2,000 topics
         self._feed.send(Stream.SUBSCRIPTIONS, events.replace("**"), "g")
         self._start(topics)
 
