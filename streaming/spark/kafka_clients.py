@@ -55,9 +55,7 @@ def client_properties(spark: SparkSession, settings: Settings, defaults: Mapping
 
 
 def _client_options(settings: Settings) -> dict[str, str]:
-    # By default, a broker may ask clients for their metrics. The classes for that take 0.2 s of a start.
-    unless_set = {"enable.metrics.push": "false"}
-    return {"bootstrap.servers": settings.bootstrap_servers, **unless_set, **options.java_options(settings)}
+    return {"bootstrap.servers": settings.bootstrap_servers, **options.java_options(settings)}
 
 
 def root_cause(error: Py4JJavaError) -> str:

@@ -227,7 +227,6 @@ def test_source_and_sink_reach_the_broker_alike(tmp_path: Path) -> None:
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", "kafka_options": str(file)})
     assert kafka_clients.options_for_spark(settings) == {
         "kafka.bootstrap.servers": "b:1",
-        "kafka.enable.metrics.push": "false",
         "kafka.security.protocol": "SSL",
     }
 
