@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -34,7 +34,6 @@ from streaming.spark.checkpoint import Agreement, for_java
 from streaming.spark.clock import Clock
 from streaming.spark.expand import expand
 from streaming.spark.failures import end_of_java
-from streaming.spark.gateway import java_class
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor, served
@@ -193,15 +192,14 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
     """
     set_on_signal(stop)
     brought = [] if session.is_submitted() else [*jars.spark(), classes.sink()]
-    prepared: list[threading.Thread] = []
+    workers: list[threading.Thread] = []
 
-    def prepare(context: SparkContext) -> None:
+    def start_workers(context: SparkContext) -> None:
         if session.is_local(settings):
-            for step in (_run_task, _load_reflection):
-                prepared.append(threading.Thread(target=_attempt, args=(step, context), daemon=True))
-                prepared[-1].start()
+            workers.append(threading.Thread(target=_run_task, args=(context,), name="start of workers", daemon=True))
+            workers[0].start()
 
-    spark = session.build(settings, checkpoint.default_partitions(), brought, begun=prepare)
+    spark = session.build(settings, checkpoint.default_partitions(), brought, begun=start_workers)
     set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
     context: Any = spark.sparkContext
     jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us
@@ -218,27 +216,17 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
         raise JobFailed(end_of_java(code, settings)) from None
     finally:
         if jvm is None or jvm.poll() is None:
-            if any(each.is_alive() for each in prepared):
+            if any(each.is_alive() for each in workers):
                 spark.sparkContext.setLogLevel("OFF")  # a job that is cut short logs its tasks' stacks
             spark.stop()
 
 
-def _attempt(step: Callable[[SparkContext], None], context: SparkContext) -> None:
-    """Do something that the first micro-batch would wait for; if it fails, the query does it, or reports the error."""
-    try:
-        step(context)
-    except Exception as error:  # noqa: BLE001 - any of them is left to the query
-        log.debug("%s before the first micro-batch: %s", step.__name__, error)
-
-
 def _run_task(context: SparkContext) -> None:
-    """Run a task, which starts the daemon of Python's workers."""
-    context.parallelize([0], 1).foreach(lambda _: None)
-
-
-def _load_reflection(context: SparkContext) -> None:
-    """Let Scala prepare its reflection, with which Spark encodes the names of Java methods."""
-    java_class(context, "java.lang.Class").forName("org.apache.spark.sql.catalyst.ScalaReflection$")
+    """Run a task to start the daemon of Python's workers before the first micro-batch needs it."""
+    try:
+        context.parallelize([0], 1).foreach(lambda _: None)
+    except Exception as error:  # noqa: BLE001 - the query will start it, and report why it cannot
+        log.debug("the Python workers start with the first micro-batch: %s", error)
 
 
 def _exit_code(jvm: subprocess.Popen[bytes] | None) -> int | None:

@@ -356,7 +356,7 @@ def build(
 
 @contextmanager
 def _without_machine_learning(context: SparkContext) -> Iterator[None]:
-    """Let Spark make a session without the functions of its machine learning, whose types take long to find."""
+    """Let Spark make a session without the functions of its machine learning."""
     thread = java_class(context, "java.lang.Thread").currentThread()
     loader = thread.getContextClassLoader()
     thread.setContextClassLoader(java_class(context, "reexpand.WithoutMachineLearning")(loader))

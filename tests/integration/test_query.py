@@ -127,7 +127,8 @@ EXTENSIONS = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvi
 
 
 def test_a_session_has_all_extensions_but_that_of_machine_learning(spark: SparkSession, tmp_path: Path) -> None:
-    file = tmp_path / EXTENSIONS
+    folder = tmp_path / "spark-mllib_of-a-user"
+    file = folder / EXTENSIONS
     file.parent.mkdir(parents=True)
     file.touch()
     context: Any = spark.sparkContext
@@ -137,7 +138,7 @@ def test_a_session_has_all_extensions_but_that_of_machine_learning(spark: SparkS
     assert "bloom_filter_agg" in functions
     assert "vector_to_array" not in functions
     urls = context._gateway.new_array(jvm.java.net.URL, 1)
-    urls[0] = jvm.java.net.URI(tmp_path.as_uri() + "/").toURL()
+    urls[0] = jvm.java.net.URI(folder.as_uri() + "/").toURL()
     loader = jvm.java.net.URLClassLoader(urls, jvm.Thread.currentThread().getContextClassLoader())
     assert len(jvm.java.util.Collections.list(loader.getResources(EXTENSIONS))) == 2
     (kept,) = jvm.java.util.Collections.list(jvm.reexpand.WithoutMachineLearning(loader).getResources(EXTENSIONS))
