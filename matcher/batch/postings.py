@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from matcher.batch.segments import MAX_POSITIONS, Salt, Segments, at_positions, cut, hashes, matchable, pack
+from matcher.batch.shapes import shape_of
+from matcher.index import TopicIndex
 from matcher.index.topics import accepted
-from matcher.pattern import ONE, Tail
+from matcher.pattern import MANY, ONE, Automaton, Pattern, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from matcher.batch.codec import Arrays
     from matcher.batch.segments import Ints
     from matcher.dialects import Dialect
-    from matcher.pattern import Pattern
 
 _BUCKET_BITS: Final = 14
 _BUCKETS: Final = 1 << _BUCKET_BITS
@@ -27,6 +29,12 @@ _ROW_BITS: Final = np.uint64(32)  # with the mark
 _MAX_COUNT: Final = 255
 _CHARACTERS_AT_ONCE: Final = 1 << 20  # that are cut, as all may be separators
 _ROWS_AT_ONCE: Final = 512  # that are read
+_INDEXED_AT_ONCE: Final = 1 << 14  # topics
+_FILTERED: Final = 16  # entries of postings that are filtered in less than the time in which a topic is read
+
+
+_Term = list[tuple[Any, np.uint32]]
+"""For each place where a topic may have a literal: its bucket, and its mark."""
 
 
 class _Postings(NamedTuple):
@@ -68,48 +76,80 @@ class Postings:
         return len(self._counts)
 
     def expand(self, patterns: Sequence[Pattern], texts_of: Callable[[Ints], list[str]]) -> Iterator[list[str]]:
-        """Yield topics that match one of the patterns, some at a time.
+        """Yield topics that match one of the patterns, some at a time; a topic may occur several times.
 
         A pattern costs one filter over the topics with its rarest literal, and reads few others than it matches.
+        Patterns without a shape may read more, but at most `_ROWS_AT_ONCE` topics each, and all topics twice.
 
         Args:
-            patterns: those for which `shape_of` returns a shape.
+            patterns: patterns with wildcards.
             texts_of: returns the topics of rows; it may leave some out.
         """
-        literals = [
-            [(place, str(segment)) for place, segment in enumerate(pattern.segments) if segment is not ONE]
-            for pattern in patterns
-        ]
-        texts = pack([text for own in literals for _, text in own])
-        places = np.array([place for own in literals for place, _ in own], np.int64)
-        keys = iter(self._keys(hashes(texts, self._salt), places).tolist())
-        for pattern, own in zip(patterns, literals, strict=True):
-            rows = self._candidates(pattern, [next(keys) for _ in own])
-            for start in range(0, len(rows), _ROWS_AT_ONCE):
-                found = accepted(texts_of(rows[start : start + _ROWS_AT_ONCE]), pattern, self._dialect.separator)
-                if self._dialect.reserved and pattern.starts_with_wildcard:
-                    found = [topic for topic in found if not self._dialect.hides(topic)]
-                yield found
+        together, left = list[Pattern](), len(self)
+        for pattern, terms in zip(patterns, self._terms(patterns), strict=True):
+            has_shape, limit = shape_of(pattern) is not None, max(left, _ROWS_AT_ONCE)
+            cost = min(map(_size, terms), default=0) // _FILTERED
+            rows = self._candidates(pattern, terms) if has_shape or cost <= limit else None
+            if rows is None or (not has_shape and len(rows) > limit):
+                together.append(pattern)
+                continue
+            left -= 0 if has_shape else cost + len(rows)
+            for topics in _read(rows, texts_of, _ROWS_AT_ONCE):
+                yield self._matching(pattern, topics)
+        for topics in _read(self._counts.nonzero()[0], texts_of, _INDEXED_AT_ONCE) if together else ():
+            index = TopicIndex(self._dialect)
+            for topic in topics:
+                index.add(topic)
+            yield index.expand_any(together)
 
-    def _candidates(self, pattern: Pattern, keys: list[int]) -> Ints:
-        """Return the rows of all matching topics, and of a few others, ascending."""
-        least = len(pattern.segments) + (pattern.tail is Tail.SOME)
-        buckets = [(self._bucket(key >> _MARK_BITS), np.uint32(key & _MARK)) for key in keys]
-        if not buckets:
-            return np.flatnonzero(self._fits(self._counts, pattern.tail, least))
-        (rarest, mark), *others = sorted(buckets, key=lambda bucket: len(bucket[0]))
-        rows = rarest[rarest & _MARK == mark] >> _MARK_BITS
-        for bucket, mark in others:
-            wanted = rows << _MARK_BITS | mark
-            rows = rows[bucket.take(bucket.searchsorted(wanted), mode="clip") == wanted]
-        return np.unique(rows[self._fits(self._counts.take(rows), pattern.tail, least)]).astype(np.int64)
+    def _matching(self, pattern: Pattern, topics: list[str]) -> list[str]:
+        """Return those of some topics that a pattern matches."""
+        separator = self._dialect.separator
+        if pattern.has_many:
+            automaton = Automaton([pattern])
+            longest = max([each for each in pattern.segments if isinstance(each, str)], key=len, default="")
+            topics = [topic for topic in topics if longest in topic and automaton.accepts(topic.split(separator))]
+        else:
+            topics = accepted(topics, pattern, separator)
+        if self._dialect.reserved and pattern.starts_with_wildcard:
+            return [topic for topic in topics if not self._dialect.hides(topic)]
+        return topics
 
-    def _bucket(self, number: int) -> Any:
-        return self._rows[self._bounds[number] : self._bounds[number + 1]]
+    def _terms(self, patterns: Sequence[Pattern]) -> Iterator[list[_Term]]:
+        """Yield for each pattern the terms of its literals."""
+        places_of = [_places_of_literals(pattern) for pattern in patterns]
+        texts = pack([text for literals in places_of for text, _ in literals])
+        sizes = [len(places) for literals in places_of for _, places in literals]
+        places = np.array([place for literals in places_of for _, each in literals for place in each], np.int64)
+        keys = iter(self._keys(np.repeat(hashes(texts, self._salt), sizes), places).tolist())
+        for literals in places_of:
+            yield [[self._bucket(key) for key in islice(keys, len(each))] for _, each in literals]
+
+    def _candidates(self, pattern: Pattern, terms: list[_Term]) -> Ints:
+        """Return the rows of all matching topics, and of others with the rarest literal, ascending."""
+        if not terms:
+            return np.flatnonzero(self._fits(self._counts, pattern))
+        rarest, *others = sorted(terms, key=_size)
+        found = [rows[rows & _MARK == mark] >> _MARK_BITS for rows, mark in rarest]
+        if len(rarest) > 1:  # it may also be behind the places that postings have
+            found.append((self._counts > MAX_POSITIONS).nonzero()[0])
+        rows = np.concatenate(found).astype("<u4", copy=False)
+        for (bucket, mark), *more in others:
+            if not more:
+                wanted = rows << _MARK_BITS | mark
+                rows = rows[bucket.take(bucket.searchsorted(wanted), mode="clip") == wanted]
+        return np.unique(rows[self._fits(self._counts.take(rows), pattern)]).astype(np.int64)
+
+    def _bucket(self, key: int) -> tuple[Any, np.uint32]:
+        """Return the bucket of a key, and its mark."""
+        number = key >> _MARK_BITS
+        return self._rows[self._bounds[number] : self._bounds[number + 1]], np.uint32(key & _MARK)
 
     @staticmethod
-    def _fits(counts: Any, tail: Tail, least: int) -> Any:
-        return counts == least if tail is Tail.END else counts >= max(1, least)
+    def _fits(counts: Any, pattern: Pattern) -> Any:
+        """Return a mask of the counts that topics of a pattern may have."""
+        least = min(max(1, len(pattern.segments) + (pattern.tail is Tail.SOME)), _MAX_COUNT)
+        return counts == least if pattern.tail is Tail.END and not pattern.has_many else counts >= least
 
     def replaced(self, gone: Collection[int], added: Sequence[str]) -> Arrays:
         """Return the arrays without some rows, with other topics behind the rest."""
@@ -153,6 +193,27 @@ class Postings:
 
     def _keys(self, hashed: Any, places: Ints) -> Any:
         return at_positions(hashed, places, self._salt) >> _SHIFT
+
+
+def _places_of_literals(pattern: Pattern) -> list[tuple[str, range]]:
+    """Return literals of a pattern, each with its place, or with several where a topic of few segments may have it."""
+    literals, is_fixed = list[tuple[str, range]](), True
+    for place, segment in enumerate(pattern.whole[:MAX_POSITIONS]):
+        if segment is MANY:
+            is_fixed = False
+        elif segment is not ONE and (is_fixed or place < MAX_POSITIONS - 1):
+            literals.append((segment, range(place, place + 1 if is_fixed else MAX_POSITIONS)))
+    return literals
+
+
+def _size(term: _Term) -> int:
+    """Return an upper bound of the topics that a term names."""
+    return sum([len(rows) for rows, _ in term])
+
+
+def _read(rows: Ints, texts_of: Callable[[Ints], list[str]], size: int) -> Iterator[list[str]]:
+    """Yield the topics of rows, at most `size` at a time."""
+    return (texts_of(rows[start : start + size]) for start in range(0, len(rows), size))
 
 
 def _in_pieces(topics: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Final
 
 from matcher import InvalidPattern, Pattern, TopicIndex, get_dialect
-from matcher.batch.shapes import shape_of
 from matcher.index.topics import accepted
 from streaming.records.model import DEFAULT_QUOTA, NO_METADATA, TopicMetadata
 from streaming.records.subscribers import ClientKey
@@ -26,8 +25,7 @@ _QUESTIONS: Final = 32
 class PatternTargets:
     """Stored topics by pattern.
 
-    Settled topics are found by their postings, if these are of the dialect and the pattern has a shape. For all other
-    questions topics are indexed.
+    Settled topics are found by their postings, if these are of the dialect. For other dialects topics are indexed.
 
     Attributes:
         indexes: indexes of all topics, by dialect.
@@ -36,7 +34,6 @@ class PatternTargets:
 
     def __init__(self, *, inner_multi: bool) -> None:
         self._inner_multi = inner_multi
-        self._settled = set[str]()
         self._questions = Counter[str]()
         self.indexes: dict[str, TopicIndex] = {}
         self.recent: dict[str, TopicIndex] = {}
@@ -57,18 +54,15 @@ class PatternTargets:
 
     def _expand(self, dialect: str, policy: str | None, texts: list[str], topics: TopicTable) -> Iterable[str]:
         postings = topics.postings.get(dialect)
-        literals, shaped, others = list[str](), list[Pattern](), list[Pattern]()
-        for pattern in self._parsed(dialect, policy, texts):
-            if pattern.literal is not None:
-                literals.append(pattern.literal)
-            else:
-                (others if postings is None or shape_of(pattern) is None else shaped).append(pattern)
+        patterns = self._parsed(dialect, policy, texts)
+        literals = [pattern.literal for pattern in patterns if pattern.literal is not None]
+        wild = [pattern for pattern in patterns if pattern.literal is None]
         found: list[Iterable[str]] = [filter(topics.__contains__, literals)]
-        if postings is not None and shaped:
-            found.append(self._among_recent(dialect, shaped, topics.recent))
-            found.append(chain.from_iterable(postings.expand(shaped, topics.at)))  # some topics at a time
-        if others:
-            found.append(self._indexed(self.indexes, dialect, topics).expand_any(others))
+        if postings is not None and wild:
+            found.append(self._among_recent(dialect, wild, topics.recent))
+            found.append(chain.from_iterable(postings.expand(wild, topics.at)))  # some topics at a time
+        elif wild:
+            found.append(self._indexed(self.indexes, dialect, topics).expand_any(wild))
         return chain.from_iterable(found)
 
     def _among_recent(self, dialect: str, patterns: list[Pattern], recent: Topics) -> list[str]:
@@ -78,7 +72,7 @@ class PatternTargets:
             return [
                 topic
                 for pattern in patterns
-                for topic in accepted(names, pattern, rules.separator)
+                for topic in (names if pattern.has_many else accepted(names, pattern, rules.separator))
                 if rules.matches(pattern, topic)  # which is slower, and also knows topics that no pattern matches
             ]
         return self._indexed(self.recent, dialect, recent).expand_any(patterns)
@@ -111,9 +105,9 @@ class PatternTargets:
 
     def settle(self, postings: Collection[str]) -> None:
         """Forget indexes: all topics are settled now, with postings for some dialects."""
-        for dialect in set(postings) - self._settled:
+        for dialect in postings:
             self.indexes.pop(dialect, None)
-        self._settled, self.recent, self._questions = set(postings), {}, Counter()
+        self.recent, self._questions = {}, Counter()
 
 
 class Times:

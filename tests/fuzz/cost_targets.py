@@ -145,7 +145,8 @@ def _patterns(value: Json) -> int:
     FlatTopics(topics, dialect).expand_batch(patterns)
     rules, shaped = matcher.get_dialect(dialect), [pattern for pattern in patterns if shape_of(pattern) is not None]
     postings = Postings(Postings.empty(rules, b"0").replaced((), topics), rules, b"0")
-    deque(postings.expand(shaped, lambda rows: [topics[row] for row in rows]), 0)
+    wild = [pattern for pattern in patterns if pattern.literal is None]
+    deque(postings.expand(wild, lambda rows: [topics[row] for row in rows]), 0)
     if rules.whole_wildcards:
         match_by_keys(shaped, topics, rules)
     written = 0

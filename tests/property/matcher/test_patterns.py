@@ -28,6 +28,9 @@ def test_any_patterns_and_topics_match_by_definition(
         monkeypatch.setattr("matcher.batch.postings._SHIFT", np.uint64(59))
         monkeypatch.setattr("matcher.batch.postings._CHARACTERS_AT_ONCE", 9)
         monkeypatch.setattr("matcher.batch.postings._ROWS_AT_ONCE", 2)
+        monkeypatch.setattr("matcher.batch.postings._INDEXED_AT_ONCE", 2)
+        monkeypatch.setattr("matcher.batch.postings._FILTERED", 1)
+        monkeypatch.setattr("matcher.batch.postings.MAX_POSITIONS", 3)
     random = Random(0)
     for _ in range(2_000):
         target(random.randbytes(random.randrange(400)))

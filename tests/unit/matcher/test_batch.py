@@ -104,9 +104,10 @@ def test_postings_of_topics_with_hundreds_of_segments() -> None:
     topics = [".".join(["a"] * count) for count in (1, 2, 255, 256, 257, 300, 512, 513)]
     rules = get_dialect("nats")
     postings = Postings(Postings.empty(rules, b"").replaced((), topics), rules, b"")
-    patterns = [rules.parse(text) for text in ("a.>", "*", "a.*", ">", "b.>")]
+    long = ".".join("*" * 256)
+    patterns = [rules.parse(text) for text in ("a.>", "*", "a.*", ">", "b.>", long, f"{long}.>")]
     found = [topic for some in postings.expand(patterns, lambda rows: [topics[row] for row in rows]) for topic in some]
-    assert sorted(found) == sorted([*topics[1:], topics[0], topics[1], *topics])
+    assert sorted(found) == sorted([*topics[1:], topics[0], topics[1], *topics, topics[3], *topics[4:]])
 
 
 def test_batches_larger_than_a_chunk() -> None:
