@@ -64,6 +64,13 @@ def progress(text: str) -> None:
     Console(stderr=True).print(text, markup=False)
 
 
+def steps(name: str, count: int) -> Iterator[int]:
+    """Yield the number of each step, after a line of progress."""
+    for number in range(count):
+        progress(f"{name}: {number + 1} of {count}")
+        yield number
+
+
 def in_turn(names: Iterable[str], rounds: int, once: Callable[[str], T]) -> dict[str, list[T]]:
     """Return the results of `once` for each name, measured round by round."""
     found: dict[str, list[T]] = {name: [] for name in names}

@@ -54,10 +54,12 @@ def low_rate() -> None:
     figures: dict[str, dict[str, float]] = {}
     with broker_and_folder() as (broker, folder):
         for name, environment in cases.items():
+            progress(f"{name}: {options.warm_up:g} s of warm-up, then {options.events / options.rate:g} s")
             with Driver(replace(JOB, environment=environment), broker, folder) as driver:
                 found = at_rate(driver, options.events, options.rate, round(options.warm_up * options.rate))
                 alone = driver.latencies(options.alone, ALONE_RATE)
             figures[name] = {**found, "alone ms": 1000 * statistics.median(alone)}
+            progress(f"{name}: p50 {found['p50 ms']:.0f} ms, {found['cores']:.2f} cores")
     show(figures, f"{options.rate:g} events per second", as_json=options.json)
 
 

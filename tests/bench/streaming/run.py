@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from streaming.local.broker import Broker
-from tests.bench.command import arguments, broker_and_folder, by_column, progress, show
+from tests.bench.command import arguments, broker_and_folder, by_column, progress, show, steps
 from tests.bench.peers import systems as peers
 from tests.bench.streaming.check import Wrong, check
 from tests.bench.streaming.cpu import cpu_seconds
@@ -133,10 +133,10 @@ def measure(turns: Turns, options: argparse.Namespace) -> Iterator[dict[str, dic
         cpu = 100_000 / options.events * (cpu_seconds(driver.pid) - before)
         return {"events/s": options.events / seconds, "CPU s per 100,000": cpu}
 
-    for _ in range(round(options.warm_up / WARM_SECONDS)):
+    for _ in steps("warm-up", round(options.warm_up / WARM_SECONDS)):
         turns.each(warm)
-    quiet = [_together(turns, steady, alone) for _ in range(options.turns)]
-    for _ in range(options.warm_bursts):
+    quiet = [_together(turns, steady, alone) for _ in steps("latency", options.turns)]
+    for _ in steps("burst that warms up", options.warm_bursts):
         turns.each(burst)
     for figures in quiet:
         found = turns.each(burst)
@@ -184,7 +184,7 @@ def compare(systems: Sequence[System], options: argparse.Namespace) -> tuple[Fig
     found: list[dict[str, dict[str, float]]] = []
     with broker_and_folder() as (broker, folder):
         for number in range(options.rounds):
-            progress(f"round {number + 1} of {options.rounds}: warming up")
+            progress(f"round {number + 1} of {options.rounds}: start")
             with Turns(broker, folder, wrong) as turns:
                 for system in systems:
                     if system.name not in wrong:
@@ -192,7 +192,7 @@ def compare(systems: Sequence[System], options: argparse.Namespace) -> tuple[Fig
                 for turn, figures in enumerate(measure(turns, options)):
                     found.append(figures)
                     rates = ", ".join(f"{name} {each['events/s']:,.0f}/s" for name, each in figures.items())
-                    progress(f"turn {turn + 1} of {options.turns}: {rates}")
+                    progress(f"turn {turn + 1} of {options.turns}: bursts of {rates}")
     return summary([{name: turn[name] for name in turn if name not in wrong} for turn in found]), wrong
 
 
