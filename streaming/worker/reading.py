@@ -239,15 +239,18 @@ class KeyReader:
 def _turn(entry: tuple[Source, Event]) -> tuple[int, int, int, bool]:
     """Return the sort key of an event of a micro-batch.
 
-    An end that the coordinator wrote comes directly after the last request that the coordinator had read, nearly always
-    a request of an earlier micro-batch. The requests between that request and the record come after the end.
+    A record that the coordinator wrote, in any partition, comes directly after the last event that it follows from,
+    nearly always one of an earlier micro-batch. Other events between that event and the record come after the record.
     """
     source, event = entry
-    if not isinstance(event, SubscriptionRequest):
+    if isinstance(event, GroupEvent):
+        cause = event.superseded_by
+    elif isinstance(event, SubscriptionRequest):
+        cause = event.through
+    else:
         return _ORDER.get(type(event), _CLOCK), 0, 0, False
-    through = event.through
-    place = source.place if through is None else through
-    return _SUBSCRIPTIONS, place.partition, place.position, through is not None
+    place = source.place if cause is None else cause
+    return _ORDER[type(event)], place.partition, place.position, cause is not None
 
 
 def _note_suspects(found: Reading) -> None:

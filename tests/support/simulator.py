@@ -89,6 +89,7 @@ class Simulation:
     batch: int = 0
     adopts: bool = False
     cap_requests: bool = False
+    own_partition: int = 1  # of the records that the job writes to itself
 
     @property
     def config(self) -> WorkerConfig:
@@ -141,7 +142,7 @@ class Simulation:
             later.archives.of(parent, number).write(ADOPTED, value)
             for record in records:
                 later.offset += 1
-                later.echoes.append(Record(Stream.CLOCK, record.value, 1, later.offset, self.now))
+                later.echoes.append(Record(Stream.CLOCK, record.value, self.own_partition, later.offset, self.now))
             if parent != COORDINATOR:
                 later.relation |= _relation(value, Shard(parent, number, routing, self.inner_multi), later.archives)
         return later
@@ -188,7 +189,8 @@ class Simulation:
                 self.offset += 1
                 stream = Stream(kind.removeprefix(OutputKind.INPUT))
                 goes_on = stream is Stream.CLOCK and json.loads(value or b"").get("wake") == 0
-                (self.slices if goes_on else self.echoes).append(Record(stream, value, 1, self.offset, self.now))
+                record = Record(stream, value, self.own_partition, self.offset, self.now)
+                (self.slices if goes_on else self.echoes).append(record)
             elif kind == OutputKind.ANSWER:
                 assert json.loads(value or b"")["id"] == (key or b"").decode()
             elif kind == TOMBSTONE:

@@ -67,16 +67,18 @@ def test_a_state_amounts_to_what_was_announced(profile: str, seed: int, length: 
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name not in ("quota", "capped", "life", "all")])
 @settings(max_examples=EXAMPLES)
-@given(seed=st.integers(0, 2**32), length=st.integers(1, 80), shards=st.integers(1, 4))
+@given(
+    seed=st.integers(0, 2**32), length=st.integers(1, 80), sizes=st.tuples(st.integers(1, 4), st.sampled_from([0, 2]))
+)
 def test_inputs_that_are_worked_off_anew_leave_the_same_relation(
-    profile: str, seed: int, length: int, shards: int, tmp_path_factory: Any
+    tmp_path_factory: Any, profile: str, seed: int, length: int, sizes: tuple[int, int]
 ) -> None:
-    """With the records that the job wrote to itself, as they stand among the inputs."""
-    random = Random(seed)
+    """With the job's records to itself, in another partition than others: Kafka clients hash keys differently."""
+    random, (shards, own) = Random(seed), sizes
     routing = Routing({"p": shards})
-    job = Recorder(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
+    job = Recorder(routing, client_timeout_ms=CLIENT_TIMEOUT_MS, own_partition=own)
     for batch in batches(random, history(random, length, PROFILES[profile])):
-        job.run(batch)
+        job.run([dataclasses.replace(record, partition=1) for record in batch])
     replay = Replay(rules(routing), tmp_path_factory.mktemp("replay"))
     for records in in_order(job.partitions()):
         replay.feed(records)
