@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+from streaming.oracle import Effective
 from tests.chaos.load import HOT, PARENTS, topic
 from tests.chaos.model import Struck, fault
-from tests.chaos.stage import Stage, shortened
+from tests.chaos.stage import SETTLE_SECONDS, Stage, shortened
+from tests.support.processes import eventually
+from tests.support.running_job import POLL_SECONDS
 from tests.support.topics import create, delete, recreate, remove_records
 from tests.support.update_records import forged
 
@@ -109,9 +112,14 @@ def _(stage: Stage) -> Struck:
 )
 def _(stage: Stage) -> Struck:
     proof = stage.proof()
-    stage.judge.committed.catch_up()
-    rows = sorted(row for row in stage.judge.committed.relation() if row.parent == HOT)[:50]
-    assert len(rows) == 50, "too few rows"
+    rows: list[Effective] = []
+
+    def are_many() -> bool:
+        stage.judge.committed.catch_up()
+        rows[:] = sorted(row for row in stage.judge.committed.relation() if row.parent == HOT)[:50]
+        return len(rows) == 50
+
+    assert eventually(are_many, SETTLE_SECONDS, POLL_SECONDS), "too few rows"
     wrong = [record for row in rows for record in (*forged("REMOVE", row), *forged("ADD", row._replace(client_id="x")))]
     stage.streams.write(stage.streams.settings.updates, *wrong)
     stage.quiet()
