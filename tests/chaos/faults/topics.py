@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from streaming.oracle import Effective
 from tests.chaos.load import HOT, PARENTS, topic
 from tests.chaos.model import Struck, fault
 from tests.chaos.stage import SETTLE_SECONDS, Stage, shortened
@@ -112,14 +111,13 @@ def _(stage: Stage) -> Struck:
 )
 def _(stage: Stage) -> Struck:
     proof = stage.proof()
-    rows: list[Effective] = []
 
     def are_many() -> bool:
         stage.judge.committed.catch_up()
-        rows[:] = sorted(row for row in stage.judge.committed.relation() if row.parent == HOT)[:50]
-        return len(rows) == 50
+        return sum(row.parent == HOT for row in stage.judge.committed.relation()) >= 50
 
     assert eventually(are_many, SETTLE_SECONDS, POLL_SECONDS), "too few rows"
+    rows = sorted(row for row in stage.judge.committed.relation() if row.parent == HOT)[:50]
     wrong = [record for row in rows for record in (*forged("REMOVE", row), *forged("ADD", row._replace(client_id="x")))]
     stage.streams.write(stage.streams.settings.updates, *wrong)
     stage.quiet()
