@@ -11,7 +11,7 @@ from matcher.batch.segments import MAX_POSITIONS, Salt, Segments, at_positions, 
 from matcher.batch.shapes import shape_of
 from matcher.index import TopicIndex
 from matcher.index.topics import accepted
-from matcher.pattern import MANY, ONE, Automaton, Pattern, Tail
+from matcher.pattern import MANY, ONE, Pattern, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -104,13 +104,7 @@ class Postings:
 
     def _matching(self, pattern: Pattern, topics: list[str]) -> list[str]:
         """Return those of some topics that a pattern matches."""
-        separator = self._dialect.separator
-        if pattern.has_many:
-            automaton = Automaton([pattern])
-            longest = max([each for each in pattern.segments if isinstance(each, str)], key=len, default="")
-            topics = [topic for topic in topics if longest in topic and automaton.accepts(topic.split(separator))]
-        else:
-            topics = accepted(topics, pattern, separator)
+        topics = accepted(topics, pattern, self._dialect.separator)
         if self._dialect.reserved and pattern.starts_with_wildcard:
             return [topic for topic in topics if not self._dialect.hides(topic)]
         return topics

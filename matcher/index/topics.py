@@ -272,14 +272,18 @@ def _is_short(topic: str, keys: list[str]) -> bool:
 
 
 def accepted(topics: list[str], pattern: Pattern, separator: str, depth: int = 0) -> list[str]:
-    """Return the topics that a pattern without inner multi-segment wildcards accepts.
+    """Return the topics that a pattern accepts.
 
     Args:
         topics: topics that patterns of the dialect can match.
         pattern: the pattern.
         separator: that of the dialect.
-        depth: number of segments of each topic that are known to agree with the pattern.
+        depth: number of segments of each topic that are known to agree with the pattern; 0 if it `has_many`.
     """
+    if pattern.has_many:
+        automaton = Automaton([pattern])
+        longest = max([each for each in pattern.segments if isinstance(each, str)], key=len, default="")
+        return [topic for topic in topics if longest in topic and automaton.accepts(topic.split(separator))]
     size, tail = len(pattern.whole), pattern.tail
     if tail is Tail.STARTS:
         return [topic for topic in topics if pattern.accepts(topic.split(separator))]

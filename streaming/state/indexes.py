@@ -19,7 +19,10 @@ from streaming.state.interests import Interests, allows_inner_multi, pattern_of
 from streaming.state.topic_table import STALE, StoredTopics, Topics, TopicTable, described
 
 _QUESTIONS: Final = 32
-"""Patterns for each of which all recent topics are visited; for more, they are indexed."""
+"""Patterns for each of which all recent topics are visited; for more, they are indexed.
+
+One with an inner multi-segment wildcard counts as four.
+"""
 
 
 class PatternTargets:
@@ -66,13 +69,13 @@ class PatternTargets:
         return chain.from_iterable(found)
 
     def _among_recent(self, dialect: str, patterns: list[Pattern], recent: Topics) -> list[str]:
-        self._questions[dialect] += len(patterns)
+        self._questions[dialect] += sum([4 if pattern.has_many else 1 for pattern in patterns])
         if dialect not in self.recent and self._questions[dialect] <= _QUESTIONS:
             rules, names = get_dialect(dialect), list(recent)
             return [
                 topic
                 for pattern in patterns
-                for topic in (names if pattern.has_many else accepted(names, pattern, rules.separator))
+                for topic in accepted(names, pattern, rules.separator)
                 if rules.matches(pattern, topic)  # which is slower, and also knows topics that no pattern matches
             ]
         return self._indexed(self.recent, dialect, recent).expand_any(patterns)
