@@ -16,7 +16,9 @@ import io
 import os
 import shlex
 import tempfile
+import time
 import zipfile
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +46,10 @@ _ORDER = "jars before those of Spark"
 
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Options that suppress messages about classes missing from the archive."""
+
+
+_UNUSED_SECONDS = 90 * 86_400
+"""Time without a start after which an archive of another Java or class path is removed."""
 
 
 def sink() -> Path:
@@ -99,11 +105,15 @@ def archive_options(class_path: Sequence[Path]) -> list[str]:
     if not home:  # spark-submit with another Java
         return []
     file = archive_file(Path(home), class_path)
-    return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *_QUIET] if file.exists() else []
+    if not file.exists():
+        return []
+    with suppress(OSError):  # the cache of another user
+        file.touch()  # it is in use
+    return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *_QUIET]
 
 
 def make_archive(target: Path, classes: Path, log: str) -> None:
-    """Create the archive of the classes that a job has loaded.
+    """Create the archive of the classes that a job has loaded, and remove archives that no job uses any more.
 
     Java wrote their names to `classes` (`-XX:DumpLoadedClassList`). The job was started with `LAUNCH_VARIABLE`.
     """
@@ -120,3 +130,6 @@ def make_archive(target: Path, classes: Path, log: str) -> None:
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
+        for other in target.parent.glob("*.jsa"):
+            if other.stat().st_mtime < time.time() - _UNUSED_SECONDS:
+                other.unlink()

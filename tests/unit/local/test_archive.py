@@ -1,5 +1,6 @@
 """The archive of Java classes: its name, and when a JVM starts with it."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -56,15 +57,42 @@ def test_what_java_says_is_shown_and_nothing_is_left(cache: Path, tmp_path: Path
         classes.make_archive(file, tmp_path / "list", log)
 
 
-def test_an_archive_of_other_classes_stops_no_java(tmp_path: Path) -> None:
-    """It says nothing about it either."""
-    loaded = tmp_path / "list"
+def make_small(folder: Path) -> Path:
+    """Make an archive of one class, and return its path."""
+    loaded = folder / "list"
     loaded.write_text("java/lang/Object id: 0\n")
-    java = str(find_java().executable)
-    log = f"Spark Command: {java} -cp {tmp_path} Main\n"
+    log = f"Spark Command: {find_java().executable} -cp {folder} Main\n"
     file = classes.archive_file(find_java().home, JARS)
     classes.make_archive(file, loaded, log)
     assert file.stat().st_size > 0
+    return file
+
+
+def test_archives_that_no_job_has_used_for_months_are_removed(tmp_path: Path) -> None:
+    file = make_small(tmp_path)
+    unused, used, other = (file.with_name(name) for name in ("unused.jsa", "used.jsa", "other"))
+    for each in (file, unused, used, other):
+        each.touch()
+        os.utime(each, (0, 0))
+    used.touch()
+    make_small(tmp_path)
+    assert file.exists()
+    assert used.exists()
+    assert other.exists()
+    assert not unused.exists()
+
+
+def test_a_start_counts_as_a_use_of_its_archive(tmp_path: Path) -> None:
+    file = make_small(tmp_path)
+    os.utime(file, (0, 0))
+    assert classes.archive_options(JARS)
+    assert file.stat().st_mtime > 0
+
+
+def test_an_archive_of_other_classes_stops_no_java(tmp_path: Path) -> None:
+    """It says nothing about it either."""
+    java = str(find_java().executable)
+    make_small(tmp_path)
     command = [java, *classes.archive_options(JARS), "-cp", "/elsewhere", "-version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "archive" not in done.stderr + done.stdout
