@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -30,8 +31,7 @@ _MAX_COUNT: Final = 255
 _CHARACTERS_AT_ONCE: Final = 1 << 20  # that are cut, as all may be separators
 _ROWS_AT_ONCE: Final = 512  # that are read
 _INDEXED_AT_ONCE: Final = 1 << 14  # topics
-_FILTERED: Final = 16  # entries of postings that are filtered in less than the time in which a topic is read
-
+_FILTERED: Final = 16  # entries of postings whose filter costs at most as much as one topic to read
 
 _Term = list[tuple[Any, np.uint32]]
 """For each place where a topic may have a literal: its bucket, and its mark."""
@@ -87,13 +87,14 @@ class Postings:
         """
         together, left = list[Pattern](), len(self)
         for pattern, terms in zip(patterns, self._terms(patterns), strict=True):
-            has_shape, limit = shape_of(pattern) is not None, max(left, _ROWS_AT_ONCE)
+            limit = inf if shape_of(pattern) is not None else max(left, _ROWS_AT_ONCE)
             cost = min(map(_size, terms), default=0) // _FILTERED
-            rows = self._candidates(pattern, terms) if has_shape or cost <= limit else None
-            if rows is None or (not has_shape and len(rows) > limit):
+            rows = self._candidates(pattern, terms) if cost <= limit else None
+            if rows is not None and limit < inf:
+                left -= cost + len(rows)
+            if rows is None or len(rows) > limit:
                 together.append(pattern)
                 continue
-            left -= 0 if has_shape else cost + len(rows)
             for topics in _read(rows, texts_of, _ROWS_AT_ONCE):
                 yield self._matching(pattern, topics)
         for topics in _read(self._counts.nonzero()[0], texts_of, _INDEXED_AT_ONCE) if together else ():
@@ -125,11 +126,12 @@ class Postings:
             return np.flatnonzero(self._fits(self._counts, pattern))
         rarest, *others = sorted(terms, key=_size)
         found = [rows[rows & _MARK == mark] >> _MARK_BITS for rows, mark in rarest]
-        if len(rarest) > 1:  # it may also be behind the places that postings have
+        if len(rarest) > 1:  # topics may also have it behind the places that postings know
             found.append((self._counts > MAX_POSITIONS).nonzero()[0])
         rows = np.concatenate(found).astype("<u4", copy=False)
-        for (bucket, mark), *more in others:
-            if not more:
+        for term in others:
+            if len(term) == 1:
+                bucket, mark = term[0]
                 wanted = rows << _MARK_BITS | mark
                 rows = rows[bucket.take(bucket.searchsorted(wanted), mode="clip") == wanted]
         return np.unique(rows[self._fits(self._counts.take(rows), pattern)]).astype(np.int64)

@@ -110,6 +110,25 @@ def test_postings_of_topics_with_hundreds_of_segments() -> None:
     assert sorted(found) == sorted([*topics[1:], topics[0], topics[1], *topics, topics[3], *topics[4:]])
 
 
+def test_few_of_many_patterns_with_common_literals_are_filtered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are expanded together, also behind a pattern with a rare literal."""
+    monkeypatch.setattr("matcher.batch.postings._ROWS_AT_ONCE", 2)
+    topics, rules = [f"x{number}__c__y" for number in range(5_000)], get_dialect("lite")
+    postings = Postings(Postings.empty(rules, b"").replaced((), topics), rules, b"")
+    filtered, former = list[str](), Postings._candidates
+
+    def candidates(own: Postings, pattern: Any, terms: Any) -> Any:
+        filtered.append(pattern.text)
+        return former(own, pattern, terms)
+
+    monkeypatch.setattr(Postings, "_candidates", candidates)
+    common = ["__".join(["**", "c", *"*" * after]) for after in range(25)]
+    patterns = [rules.parse(text, allow_inner_multi=True) for text in ("**__x7__c__y", "x7__**__y", *common)]
+    found = {topic for some in postings.expand(patterns, lambda rows: [topics[row] for row in rows]) for topic in some}
+    assert found == {*topics}
+    assert len(filtered) == 3
+
+
 def test_batches_larger_than_a_chunk() -> None:
     topics = [f"a.{number}" for number in range(40_000)]
     rows, numbers = FlatPatterns(["a.*", "a.39999", "b.*"], "nats").match_batch(topics)
