@@ -47,7 +47,6 @@ _ORDER = "jars before those of Spark"
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Options that suppress messages about classes missing from the archive."""
 
-
 _UNUSED_SECONDS = 90 * 86_400
 """Time without a start after which an archive of another Java or class path is removed."""
 

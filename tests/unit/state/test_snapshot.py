@@ -331,7 +331,7 @@ def peak_bytes(state: ShardState, *patterns: str) -> int:
 
 
 def test_the_topics_of_overlapping_patterns_are_in_memory_once() -> None:
-    state = many(1, "a__*", inner_multi=True)
+    state = many(1, "a__*")
     state.apply(added(f"a__b__c__d__e__{number:030}" for number in range(3_000)))
     settle(state, as_read(snapshot_content(state)))
     patterns = ["__".join(each) for each in product(*((literal, "*") for literal in "abcde"), "*")]
