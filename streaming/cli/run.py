@@ -95,10 +95,19 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
     if take_over and stands_by:
         raise click.UsageError("--take-over replaces the other driver, --standby waits for its end: use one of them.")
     settings = load(config_file, given)  # first: the imports take seconds
-    from streaming.console.server import JobConsole
-    from streaming.spark import service
+    from concurrent.futures import ThreadPoolExecutor
 
-    provide_java()
+    from streaming.spark import session
+
+    def start_java() -> None:
+        provide_java()
+        session.start_java(settings, session.default_partitions(), session.brought())
+
+    with ThreadPoolExecutor(1) as pool:
+        java = pool.submit(start_java)  # while Python imports the rest
+        from streaming.console.server import JobConsole
+        from streaming.spark import service
+    java.result()
     page = JobConsole(settings)
     service.run(settings, take_over=take_over, accept_topics=accept_topics, stands_by=stands_by, page=page)
 

@@ -6,7 +6,6 @@ file `reexpand.json` of the checkpoint holds both. A start compares them first, 
 begins, so that a start that fails earlier fixes nothing.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,11 +25,9 @@ from streaming.kafka.permissions import own_group, partition_names
 from streaming.spark import positions
 from streaming.spark.failures import one_line
 from streaming.spark.gateway import java_class
+from streaming.spark.session import default_partitions
 from streaming.storage import journal, s3
 from streaming.storage.folder import IDENTITY, QUERY
-
-MAX_DEFAULT_PARTITIONS = 8
-"""Largest default number of state partitions of a new checkpoint."""
 
 _ID = "id"
 """Key of the checkpoint's name in Kafka."""
@@ -211,11 +208,6 @@ def _parsed(files: CheckpointFiles, location: str, name: str, parse: Callable[[b
         return parse(files.read(name))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointMismatch(f"{location.rstrip('/')}/{name} cannot be read: {error}. {remedy}") from None
-
-
-def default_partitions() -> int:
-    """Return the default number of state partitions: one task for each processor of this machine, up to a maximum."""
-    return min(os.cpu_count() or 1, MAX_DEFAULT_PARTITIONS)
 
 
 def identity(settings: Settings, shuffle_partitions: int) -> dict[str, Any]:

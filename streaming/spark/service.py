@@ -26,7 +26,6 @@ from streaming.errors import (
     TopicReplaced,
     UpdatesUnknown,
 )
-from streaming.local import classes, jars
 from streaming.monitor.health import Condition, Health
 from streaming.spark import checkpoint, job, kafka_clients, notes, positions, provision, session
 from streaming.spark.attend import Limit, Stop
@@ -191,7 +190,6 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
     Raises `SparkUnavailable`, or `JobFailed` if its JVM has ended by itself.
     """
     set_on_signal(stop)
-    brought = [] if session.is_submitted() else [*jars.spark(), classes.sink()]
     workers: list[threading.Thread] = []
 
     def start_workers(context: SparkContext) -> None:
@@ -199,7 +197,7 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
             workers.append(threading.Thread(target=_run_task, args=(context,), name="start of workers", daemon=True))
             workers[0].start()
 
-    spark = session.build(settings, checkpoint.default_partitions(), brought, begun=start_workers)
+    spark = session.build(settings, session.default_partitions(), session.brought(), begun=start_workers)
     set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
     context: Any = spark.sparkContext
     jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us

@@ -4,21 +4,16 @@ import logging
 import os
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from tempfile import gettempdir
 from types import MappingProxyType
-from typing import Final
 from urllib.parse import urlparse
 
-import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
@@ -28,24 +23,15 @@ from streaming.local import classes
 from streaming.local import jars as local_jars
 from streaming.local.java import OPTIONS_VARIABLE
 from streaming.local.process import scratch_folder
-from streaming.spark import arrow
+from streaming.spark import arrow, launch
 from streaming.spark.gateway import java_class
 from streaming.storage import s3
 from streaming.storage.folder import private_folder
 
 log = logging.getLogger("reexpand")
 
-SAFE_PATH: Final = "PYTHONSAFEPATH"
-"""Variable by which Python does not import from the current folder, where another `streaming` may be."""
-
-_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
-_SHELL: Final = "pyspark-shell"
-"""Last of the arguments; without it Spark does not start."""
-
-_PYTHON: Final = "PYSPARK_PYTHON"
-_HOME: Final = "SPARK_HOME"
-_RELEASE: Final = pyspark.__version__
-_UNSET: Final = f"Unset it to use the Spark {_RELEASE} that reexpand brings, or set it to a Spark {_RELEASE}."
+MAX_DEFAULT_PARTITIONS = 8
+"""Largest default number of state partitions of a new checkpoint."""
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
 _LOG_CONFIGURATION_JSON = _LOG_CONFIGURATION.with_name("log4j2-json.properties")
@@ -87,7 +73,7 @@ _BASE = {
     "spark.sql.streaming.pollingDelay": "25ms",
     "spark.ui.showConsoleProgress": "false",
     # Executors import this package, and not another package of that name in their working folder.
-    f"spark.executorEnv.{SAFE_PATH}": "1",
+    f"spark.executorEnv.{launch.SAFE_PATH}": "1",
     # Spark's own pattern does not match all options of Kafka's clients that hold secrets.
     "spark.redaction.regex": SECRET_NAMES,
 }
@@ -146,58 +132,10 @@ _OPTION = re.compile(r"\s*([^\s#!=:]+)(?:\s*[=:]\s*|\s+)(.*?)\s*")
 """Line of a file of Java properties."""
 
 
-def prepare(*, local: bool) -> None:
-    """Set Spark's variables, and warn of variables that are ignored.
-
-    A local job has Spark's workers in one JVM with the driver. Raises `SparkUnavailable` if `SPARK_HOME` is no Spark of
-    this release.
-    """
-    os.environ[SAFE_PATH] = "1"
-    _check_home()
-    _set_python(local=local)
-    given = os.environ.get(_ARGUMENTS)
-    if given is not None:
-        os.environ[_ARGUMENTS] = kept = " ".join([*_options(given), _SHELL])
-        if kept != given:  # not its text, which may hold passwords
-            log.warning("of %s only options of the form --conf NAME=VALUE are used", _ARGUMENTS)
-
-
 def logs_json() -> bool:
     """Return True if the log of this process is JSON, so that Spark's is as well."""
     formatters = (type(handler.formatter) for handler in logging.getLogger().handlers)
     return any(kind.__name__ == "ProcessorFormatter" for formatter in formatters for kind in formatter.__mro__)
-
-
-def _set_python(*, local: bool) -> None:
-    given = os.environ.get(_PYTHON)
-    if given and not local:
-        return
-    if given and given != sys.executable:
-        log.warning("%s is %s; the job's workers run in its own Python, %s", _PYTHON, given, sys.executable)
-    os.environ[_PYTHON] = sys.executable  # on a cluster: the Python of executors, wherever they are
-
-
-def _check_home() -> None:
-    given = os.environ.get(_HOME)
-    if given is None:
-        return
-    names = [file.name for file in Path(given, "jars").glob("spark-core_*.jar")]
-    releases = [found[1] for name in names if (found := re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", name))]
-    if not releases or not Path(given, "bin", "spark-submit").is_file():
-        raise SparkUnavailable(f"{_HOME} is {given or 'empty'}, where no Spark is. {_UNSET}")
-    if _RELEASE not in releases:
-        raise SparkUnavailable(f"{_HOME} is {given}, a Spark {releases[0]}. {_UNSET}")
-
-
-def _options(arguments: str) -> Iterator[str]:
-    """Yield the options of the form `--conf NAME=VALUE`, quoted."""
-    try:
-        words = shlex.split(arguments)
-    except ValueError:
-        return
-    for option, value in pairwise(words):
-        if option == "--conf" and "=" in value:
-            yield f"--conf {shlex.quote(value)}"
 
 
 def options(
@@ -225,7 +163,7 @@ def options(
     elif _is_on_this_machine(settings):
         chosen |= _LOOPBACK
     chosen |= _guarded(settings, configured)
-    if not is_submitted():
+    if not launch.is_submitted():
         is_verbose = logging.getLogger("reexpand").isEnabledFor(logging.DEBUG)
         java_options = _JAVA_OPTIONS.format(
             file=_LOG_CONFIGURATION_JSON if logs_json() else _LOG_CONFIGURATION,
@@ -258,7 +196,7 @@ def _places(settings: Settings, jars: Sequence[Path], jars_of_s3: Sequence[Path]
     """Return the options by which Spark finds jars."""
     chosen: dict[str, str] = {}
     sent = [*jars, *jars_of_s3]
-    if jars and is_local(settings) and not is_submitted():
+    if jars and is_local(settings) and not launch.is_submitted():
         # Spark reads files before it loads `spark.jars`, and the archive has only classes of the class path.
         chosen[_CLASS_PATH] = os.pathsep.join(str(jar.resolve()) for jar in jars)
         sent = [*jars_of_s3]
@@ -272,7 +210,7 @@ def _guarded(settings: Settings, configured: Mapping[str, str]) -> dict[str, str
     if is_local(settings) or master.startswith("local"):
         return {}
     # spark-submit may have begun without a secret, and the shuffle service of a cluster would need it as well.
-    has_own = is_submitted() or configured.get("spark.shuffle.service.enabled") == "true"
+    has_own = launch.is_submitted() or configured.get("spark.shuffle.service.enabled") == "true"
     by_itself = master.startswith(("yarn", "k8s")) and not has_own
     wanted = _CLUSTER | (_AUTHENTICATED if by_itself else {})
     return {name: value for name, value in wanted.items() if name not in configured}
@@ -280,7 +218,7 @@ def _guarded(settings: Settings, configured: Mapping[str, str]) -> dict[str, str
 
 def _configured() -> dict[str, str]:
     """Return the options of Spark's own configuration, from spark-submit or `spark-defaults.conf`."""
-    if is_submitted():
+    if launch.is_submitted():
         SparkContext._ensure_initialized()  # noqa: SLF001 - the gateway, which SparkConf asks
         return dict(SparkConf().getAll())
     folder = os.environ.get("SPARK_CONF_DIR") or f"{os.environ.get('SPARK_HOME', '')}/conf"
@@ -292,20 +230,45 @@ def _configured() -> dict[str, str]:
     return {option[1]: option[2] for option in found if option}
 
 
-def is_submitted() -> bool:
-    """Return whether spark-submit runs this: it gives Python a gateway to a Spark whose options it has chosen."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
 def is_local(settings: Settings) -> bool:
     """Return whether Spark runs in one JVM on this machine; spark-submit chooses by itself."""
     if settings.master is None:
-        return not is_submitted()
+        return not launch.is_submitted()
     return settings.master.startswith("local")
 
 
 def _is_on_this_machine(settings: Settings) -> bool:
     return is_local(settings) or urlparse(settings.master or "").hostname in ("127.0.0.1", "localhost")
+
+
+def brought() -> list[Path]:
+    """Return the jars of the job that Spark lacks; none if spark-submit has them. Download or make them if needed."""
+    return [] if launch.is_submitted() else [*local_jars.spark(), classes.sink()]
+
+
+def default_partitions() -> int:
+    """Return the default number of state partitions: one task for each processor of this machine, up to a maximum."""
+    return min(os.cpu_count() or 1, MAX_DEFAULT_PARTITIONS)
+
+
+def start_java(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
+    """Start Spark's JVM, unless it runs; return the options of the session.
+
+    Raises `SparkUnavailable` if it ends at once, or if `SPARK_HOME` is no Spark of this release.
+    """
+    if not launch.is_submitted():
+        launch.prepare(local=is_local(settings))
+    if _is_on_this_machine(settings):
+        # For parts without a separate option, such as the web interface.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) and not launch.is_submitted() else []
+    configured = {} if is_local(settings) else _configured()
+    scratch = _scratch() if is_local(settings) and not launch.is_submitted() else None
+    if scratch is not None:
+        os.environ[_LOCAL_DIRS] = str(scratch)
+    chosen = options(settings, shuffle_partitions, jars, of_s3, configured, scratch=scratch)
+    launch.start(chosen)
+    return chosen
 
 
 def build(
@@ -319,33 +282,17 @@ def build(
 
     `begun` is called as soon as tasks can run, a second before there is a session.
 
-    Raises `SparkUnavailable` if the master does not exist, or does not answer within a minute, or if `SPARK_HOME` is no
-    Spark of this release.
+    Raises `SparkUnavailable` as `start_java` does, or if the master does not exist, or does not answer within a minute.
     """
-    if not is_submitted():
-        prepare(local=is_local(settings))
-    if _is_on_this_machine(settings):
-        # For parts without a separate option, such as the web interface.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) and not is_submitted() else []
+    chosen = start_java(settings, shuffle_partitions, jars)
     arrow.spare_pandas()
-    configured = {} if is_local(settings) else _configured()
-    scratch = _scratch() if is_local(settings) and not is_submitted() else None
-    if scratch is not None:
-        os.environ[_LOCAL_DIRS] = str(scratch)
-    chosen = options(settings, shuffle_partitions, jars, of_s3, configured, scratch=scratch)
     try:
-        context = SparkContext.getOrCreate(SparkConf().setAll(list(chosen.items())))
+        # The JVM has the options that it was started with.
+        given = chosen.items() if launch.is_submitted() else ()
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(given)))
         begun(context)
         with _without_machine_learning(context) if _CLASS_PATH in chosen else nullcontext():
-            return SparkSession.builder.config(map={**chosen}).getOrCreate()
-    except PySparkRuntimeError as error:
-        if error.getCondition() != "JAVA_GATEWAY_EXITED":
-            raise
-        raise SparkUnavailable(
-            "Spark does not start: Java has ended at once. What it said stands above; check SPARK_SUBMIT_OPTS, "
-            "JAVA_TOOL_OPTIONS and the memory of this machine."
-        ) from None
+            return SparkSession.builder.getOrCreate()
     except Py4JJavaError as error:
         reason = "; ".join(_reasons(error))
         raise SparkUnavailable(
@@ -369,7 +316,7 @@ def _without_machine_learning(context: SparkContext) -> Iterator[None]:
 @cache
 def _scratch() -> Path | None:
     """Return the folder for temporary files, which a killed JVM leaves; None if the options of Spark choose one."""
-    names = (OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", _ARGUMENTS)
+    names = (OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", launch.ARGUMENTS)
     chosen = {*_configured(), *re.split(r"[\s='\"]", " ".join(os.environ.get(name, "") for name in names))}
     parent = os.environ.get(_LOCAL_DIRS) or gettempdir()
     if not chosen.isdisjoint((_JAVA_FOLDER, "spark.local.dir")) or "," in parent:

@@ -23,7 +23,6 @@ import orjson
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.config import load
-from streaming.local import classes, jars
 from streaming.local.java import environment, find_java
 from streaming.records.writing import SEPARATOR, Tables
 from streaming.spark import arrow, checkpoint, job, positions, session, sinks
@@ -105,7 +104,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     os.environ.update(environment(find_java()))
     settings = load({})
-    spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
+    spark = session.build(settings, session.default_partitions(), session.brought())
     agreed = checkpoint.agree(spark, settings)
     spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
     with KafkaAdmin(spark, settings) as admin:

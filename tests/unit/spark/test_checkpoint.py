@@ -10,7 +10,7 @@ import pytest
 from streaming.config import Settings, load
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.kafka.facts import START_OVER, NotedTopic
-from streaming.spark import checkpoint
+from streaming.spark import checkpoint, session
 from streaming.storage import journal
 from tests.unit.spark.conftest import Files
 
@@ -47,7 +47,7 @@ def test_a_new_checkpoint_takes_any_settings_until_the_query_begins(folder: Path
     """A start that fails before has fixed nothing."""
     assert checkpoint.agree(SPARK, settings(folder, shuffle_partitions=3)).shuffle_partitions == 3
     assert not folder.exists()
-    assert checkpoint.agree(SPARK, settings(folder)).shuffle_partitions == checkpoint.default_partitions()
+    assert checkpoint.agree(SPARK, settings(folder)).shuffle_partitions == session.default_partitions()
     begin(folder, shuffle_partitions=5)
     assert checkpoint.agree(SPARK, settings(folder)).shuffle_partitions == 5
 

@@ -1,6 +1,7 @@
-"""What the shell, a notebook and the current folder have in the environment of a job's Spark."""
+"""The launch of Spark's JVM: what shell, notebook and current folder change in it, and the priority of its compiler."""
 
 import os
+import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,14 +11,16 @@ import pytest
 
 from streaming.config import load
 from streaming.errors import SparkUnavailable
-from streaming.spark import session
+from streaming.local import jars
+from streaming.local.java import find_java
+from streaming.spark import launch
 from streaming.spark.session import options
 
 NAMES = ("PYTHONSAFEPATH", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
 
 
 def prepared(*, local: bool = True) -> dict[str, str]:
-    session.prepare(local=local)
+    launch.prepare(local=local)
     return {name: os.environ[name] for name in NAMES if name in os.environ}
 
 
@@ -85,3 +88,41 @@ def test_only_a_spark_of_this_release_is_taken(
     monkeypatch.setenv("SPARK_HOME", home)
     with pytest.raises(SparkUnavailable, match=refusal.format(home=home)) if refusal else nullcontext():
         assert prepared()["SPARK_HOME"] == home
+
+
+def test_the_launcher_finds_its_classes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Options of the user stay, and a path that the shell would not read as one word is not used."""
+    monkeypatch.delenv("SPARK_LAUNCHER_OPTS", raising=False)
+    prepared()
+    options = os.environ["SPARK_LAUNCHER_OPTS"].split()
+    assert Path(options[-1].removeprefix("-Xbootclasspath/a:")).is_file()
+    for folder in ("with space", "a[b]"):
+        monkeypatch.delenv("SPARK_LAUNCHER_OPTS")
+        (tmp_path / folder).mkdir()
+        home = spark_home(tmp_path / folder, pyspark.__version__)
+        Path(home, "jars", "spark-launcher_2.13-4.jar").touch()
+        monkeypatch.setenv("SPARK_HOME", home)
+        prepared()
+        assert "SPARK_LAUNCHER_OPTS" not in os.environ
+        monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "-Xmx64m")
+        prepared()
+        assert os.environ["SPARK_LAUNCHER_OPTS"] == "-Xmx64m"
+
+
+def test_javas_optimizing_compiler_yields_to_its_other_threads() -> None:
+    """It takes a third of the CPU time of a start."""
+    server = next(jar for jar in jars.pyspark() if jar.name.startswith("py4j-"))
+    command = [str(find_java().executable), "-cp", str(server), "py4j.GatewayServer", "--die-on-broken-pipe", "0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as java:
+        assert java.stdout
+        assert java.stdin
+        java.stdout.readline()  # its threads run
+        launch._let_compiler_yield(java.pid)
+        niceness: dict[str, set[int]] = {}
+        for thread in Path(f"/proc/{java.pid}/task").iterdir():
+            name = (thread / "comm").read_text()[:2]
+            niceness.setdefault(name, set()).add(os.getpriority(os.PRIO_PROCESS, int(thread.name)))
+        java.stdin.close()
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert niceness.pop("C2") == {own + launch._COMPILER_NICENESS}
+    assert set.union(*niceness.values()) == {own}
