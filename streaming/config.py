@@ -164,7 +164,7 @@ class Settings(BaseSettings):
     max_value_bytes: PositiveInt = Field(
         1_000_000, description="Maximum size of an input record's value, in bytes; larger values become dead letters."
     )
-    max_requests: PositiveInt = Field(1_024, description="Maximum number of requests in one record.")
+    max_requests: PositiveInt = Field(1_024, le=1_024, description="Maximum number of requests in one record.")
     max_entries: PositiveInt = Field(20_000, description="Maximum number of names and patterns in one request.")
     max_name_bytes: PositiveInt = Field(
         16_384, le=16_384, description="Maximum length of a name or pattern, in bytes of JSON."

@@ -98,8 +98,10 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
     from concurrent.futures import ThreadPoolExecutor
 
     from streaming.spark import session
+    from streaming.storage import folder
 
     def start_java() -> None:
+        folder.check(settings.checkpoint, writes=True)  # an error would wait for Java
         provide_java()
         session.start_java(settings, session.default_partitions(), session.brought())
 

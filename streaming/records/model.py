@@ -107,7 +107,7 @@ class Place(NamedTuple):
 
 
 ENTRY_BITS = 10
-"""Number of bits for the entry in a position; entries of one client from the 1,024th on share a position."""
+"""Number of bits for the entry in a position; it bounds the requests of a record (`max_requests`)."""
 
 
 class Source(NamedTuple):

@@ -33,3 +33,10 @@ def min_length() -> Iterator[None]:
     """Install a package that offers the selector kind `MIN_LENGTH`."""
     with offered("MIN_LENGTH", MinLength):
         yield
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `reexpand run` start no Java before the job."""
+    monkeypatch.setattr("streaming.spark.session.brought", list)
+    monkeypatch.setattr("streaming.spark.session.start_java", lambda *_: {})

@@ -94,7 +94,7 @@ def test_no_summary_is_cut_and_the_version_is_that_of_the_package() -> None:
     ],
     ids=lambda each: each[0] if isinstance(each, list) else "",
 )
-@pytest.mark.usefixtures("broker")
+@pytest.mark.usefixtures("broker", "no_java")
 def test_ctrl_c_has_one_exit_code(arguments: list[str], interrupted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """130, where no verb has said otherwise, and no word about it."""
     monkeypatch.setattr(interrupted, interrupt)

@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+def started(monkeypatch: pytest.MonkeyPatch, no_java: None) -> list[Settings]:  # noqa: ARG001
     """The settings with which jobs were started."""
     jobs: list[Settings] = []
     monkeypatch.setattr(service, "run", lambda settings, **_: jobs.append(settings))

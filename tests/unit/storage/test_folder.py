@@ -97,7 +97,8 @@ def test_each_verb_reports_an_unusable_checkpoint_in_one_sentence(
     (tmp_path / "other").mkdir()
     place = str(file(tmp_path / "place"))
     started: list[Any] = []
-    monkeypatch.setattr("streaming.spark.session.build", lambda *_: started.append(1))
+    for start in ("build", "start_java"):
+        monkeypatch.setattr(f"streaming.spark.session.{start}", lambda *_: started.append(1))
     done = CliRunner().invoke(main, verb(place, str(tmp_path / "other")))
     assert done.exit_code == 2, done.output
     (line,) = done.stderr.strip().splitlines()

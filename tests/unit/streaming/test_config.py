@@ -15,7 +15,7 @@ from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, ConfigInvalid, ReexpandError
 from streaming.kafka.options import java_options
-from streaming.records.model import MAX_NAME_BYTES
+from streaming.records.model import MAX_NAME_BYTES, Place
 from streaming.spark import service
 
 NEEDED = ("--bootstrap-servers", "broker:9092", "--checkpoint", "/checkpoint")
@@ -31,7 +31,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+def started(monkeypatch: pytest.MonkeyPatch, no_java: None) -> list[Settings]:  # noqa: ARG001
     """The settings with which jobs were started."""
     jobs: list[Settings] = []
     monkeypatch.setattr(service, "run", lambda settings, **_: jobs.append(settings))
@@ -53,6 +53,15 @@ def test_the_largest_name_is_the_one_that_an_update_has_room_for() -> None:
     assert load({"bootstrap_servers": "b:1", "checkpoint": "/c"}).max_name_bytes == MAX_NAME_BYTES
     with pytest.raises(ConfigInvalid, match=r"max_name_bytes must be at most 16384, not '16385'"):
         load({"bootstrap_servers": "b:1", "checkpoint": "/c", "max_name_bytes": "16385"})
+
+
+def test_each_request_of_a_record_has_a_position_of_its_own() -> None:
+    """Requests that share one would count as the same when an end is read."""
+    most = load({"bootstrap_servers": "b:1", "checkpoint": "/c"}).max_requests
+    positions = [Place(0, offset, 0, entry).position for offset in (0, 1) for entry in range(most)]
+    assert sorted(set(positions)) == positions
+    with pytest.raises(ConfigInvalid, match=r"max_requests must be at most 1024, not '1025'"):
+        load({"bootstrap_servers": "b:1", "checkpoint": "/c", "max_requests": "1025"})
 
 
 @pytest.mark.parametrize(
@@ -330,6 +339,7 @@ def test_a_misspelt_variable_is_warned_of(
     assert caplog.messages == warnings
 
 
+@pytest.mark.usefixtures("no_java")
 @pytest.mark.parametrize(
     ("error", "code"), [(ReexpandError("what happened"), 1), (CheckpointMismatch("what happened"), 2)]
 )
