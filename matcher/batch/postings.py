@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from matcher.batch.segments import MAX_POSITIONS, Salt, Segments, at_positions, cut, hashes, matchable, pack
-from matcher.batch.shapes import shape_of
 from matcher.index import TopicIndex
 from matcher.index.topics import accepted
 from matcher.pattern import MANY, ONE, Pattern, Tail
@@ -30,6 +28,7 @@ _ROW_BITS: Final = np.uint64(32)  # with the mark
 _MAX_COUNT: Final = 255
 _CHARACTERS_AT_ONCE: Final = 1 << 20  # that are cut, as all may be separators
 _ROWS_AT_ONCE: Final = 512  # that are read
+_READINGS: Final = 3  # of all topics, which take as long as to index them and to find those of all patterns
 _INDEXED_AT_ONCE: Final = 1 << 14  # topics
 _FILTERED: Final = 16  # entries of postings whose filter costs at most as much as one topic to read
 
@@ -78,20 +77,22 @@ class Postings:
     def expand(self, patterns: Sequence[Pattern], texts_of: Callable[[Ints], list[str]]) -> Iterator[list[str]]:
         """Yield topics that match one of the patterns, some at a time; a topic may occur several times.
 
-        A pattern costs one filter over the topics with its rarest literal, and reads few others than it matches.
-        Patterns without a shape may read more, but at most `_ROWS_AT_ONCE` topics each, and all topics twice.
+        A pattern costs one filter over the topics with its rarest literal. One with a shape reads few topics that it
+        does not match. Together, patterns read at most `_ROWS_AT_ONCE` topics each, and all topics four times.
 
         Args:
             patterns: patterns with wildcards.
             texts_of: returns the topics of rows; it may leave some out.
         """
-        together, left = list[Pattern](), len(self)
+        together, left = list[Pattern](), _READINGS * len(self)
+        deep = int(np.count_nonzero(self._counts > MAX_POSITIONS))
         for pattern, terms in zip(patterns, self._terms(patterns), strict=True):
-            limit = inf if shape_of(pattern) is not None else max(left, _ROWS_AT_ONCE)
-            cost = min(map(_size, terms), default=0) // _FILTERED
+            weight = _READINGS if pattern.has_many else 1  # an automaton takes longer
+            limit = max(left // weight, _ROWS_AT_ONCE)
+            cost = min([_size(term) + deep * (len(term) > 1) for term in terms], default=len(self)) // _FILTERED
             rows = self._candidates(pattern, terms) if cost <= limit else None
-            if rows is not None and limit < inf:
-                left -= cost + len(rows)
+            if rows is not None:
+                left -= weight * (cost + len(rows))
             if rows is None or len(rows) > limit:
                 together.append(pattern)
                 continue

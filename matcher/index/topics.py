@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from matcher.dialects import Dialect, get_dialect
 from matcher.errors import InvalidPattern, not_a_list
 from matcher.index.node import MAX_DEPTH
-from matcher.pattern import ONE, Automaton, Pattern, Tail, in_blocks
+from matcher.pattern import ONE, Automaton, Pattern, Tail, Wildcard, in_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -286,7 +286,10 @@ def accepted(topics: list[str], pattern: Pattern, separator: str, depth: int = 0
         return [topic for topic in topics if longest in topic and automaton.accepts(topic.split(separator))]
     size, tail = len(pattern.whole), pattern.tail
     if tail is Tail.STARTS:
-        return [topic for topic in topics if pattern.accepts(topic.split(separator))]
+        if any(isinstance(segment, Wildcard) for segment in pattern.segments):
+            return [topic for topic in topics if pattern.accepts(topic.split(separator))]
+        prefix = separator.join(map(str, pattern.segments))
+        return [topic for topic in topics if topic.startswith(prefix)]
     places = [place for place in range(depth, size) if pattern.whole[place] is not ONE]
     if places:
         last = str(pattern.whole[places[-1]])  # most other topics lack it

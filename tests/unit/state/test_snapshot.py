@@ -335,7 +335,7 @@ def test_the_topics_of_overlapping_patterns_are_in_memory_once() -> None:
     state.apply(added(f"a__b__c__d__e__{number:030}" for number in range(3_000)))
     settle(state, as_read(snapshot_content(state)))
     patterns = ["__".join(each) for each in product(*((literal, "*") for literal in "abcde"), "*")]
-    assert peak_bytes(state, *patterns) < peak_bytes(state, patterns[0]) + 1_000_000
+    assert peak_bytes(state, *patterns) < peak_bytes(state, patterns[0]) + 2_000_000
 
 
 def test_long_topics_are_read_without_further_memory() -> None:
