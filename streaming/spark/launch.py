@@ -38,8 +38,8 @@ _LAUNCHER: Final = "SPARK_LAUNCHER_OPTS"
 _COMPILER: Final = "C2 Compiler"
 """Beginning of the names of the threads of Java's optimizing compiler."""
 
-_COMPILER_NICENESS: Final = 5
-"""Niceness of these threads: beside another thread, they get a quarter of a core instead of half."""
+_COMPILER_NICENESS: Final = 19
+"""Niceness of these threads: they get what other threads leave, also with a backlog, which takes as long as with 0."""
 
 
 def prepare(*, local: bool) -> None:
