@@ -8,6 +8,7 @@ from matcher.dialects import POLICIES
 from streaming.cli import output
 from streaming.cli.ask import asking_options, inspector, job_settings, kind_option, lines_option, read_record, stream
 from streaming.cli.root import InputFile, combined, dialect_option, main
+from streaming.errors import ReexpandError
 from streaming.printable import counted
 
 _ACTIONS = {
@@ -43,7 +44,17 @@ def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     split = [text.partition("=") for text in texts]
     if not all(name and equals for name, equals, _ in split):
         raise click.BadParameter("expected NAME=VALUE", param_hint=option)
-    return {name: value for name, _, value in split}
+    pairs = {name: value for name, _, value in split}
+    if len(pairs) < len(split):
+        raise click.BadParameter("a name is given twice", param_hint=option)
+    return pairs
+
+
+def _refuse(verb: str, **given: Any) -> None:
+    """Raise `UsageError` if something is given that the record of a verb has no field for."""
+    unused = next((name for name, value in given.items() if value), None)
+    if unused is not None:
+        raise click.UsageError(f"{verb} takes no {unused}")
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +75,12 @@ def _send(kind: str | None, record: dict[str, Any], text: bytes | None = None, *
         place = write(settings, where, record if text is None else text)
         if not as_json:
             click.echo(f"sent: {place}")
-        found = job.updates_of(place, follower)
+        try:
+            found = job.updates_of(place, follower)
+        except ReexpandError:
+            if as_json:  # else a program would send it again
+                click.echo(wording.as_json({"place": place, "updates": None}))
+            raise
     for update in found:
         output.line(wording.as_json(update) if as_json else wording.update(update))
     if as_json:
@@ -91,6 +107,8 @@ def send_topic(
       reexpand send topic eu__1__paid --parent orders --property region=eu
     """
     event, pairs = "DELETED" if delete else "CREATED", _pairs(properties, "--property") or None
+    if delete:
+        _refuse("--delete", tags=fields["tags"], property=pairs, lifetime=fields["ttlMs"])
     record = {"event": event, "liteTopic": topic, "properties": pairs, **fields}
     _send("topic", _without_none(record), waits=waits, as_json=as_json)
 
@@ -129,6 +147,8 @@ def send_subscription(
     """
     if sql is not None and tag is not None:
         raise click.UsageError("--sql and --tag cannot be combined: a group has one selector")
+    if action == "leave":
+        _refuse("--action leave", entries=entries, selector=sql or tag)
     kind, text = ("SQL92", sql) if sql is not None else ("TAG", tag)
     record = {
         "action": _ACTIONS[action],
@@ -167,14 +187,20 @@ def send_group(
     """
     from streaming.records.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD
 
-    given = {
-        BIND_TOPIC: parent,
-        WILDCARD: "true" if wildcard else None,
-        MODEL: "Exclusive" if exclusive else None,
-        QUOTA: None if quota is None else str(quota),
-        **_pairs(attributes, "--attribute"),
-    }
-    record = {"group": group, "attributes": {} if delete else _without_none(given)}
+    own = _without_none(
+        {
+            BIND_TOPIC: parent,
+            WILDCARD: "true" if wildcard else None,
+            MODEL: "Exclusive" if exclusive else None,
+            QUOTA: None if quota is None else str(quota),
+        }
+    )
+    others = _pairs(attributes, "--attribute")
+    if twice := own.keys() & others.keys():
+        raise click.UsageError(f"{min(twice)} is given by --attribute and by an option of its own")
+    if delete:
+        _refuse("--delete", attributes=(own.keys() | others.keys()) - {BIND_TOPIC})
+    record = {"group": group, "attributes": {} if delete else {**own, **others}}
     if delete and parent is not None:
         record["parentTopic"] = parent
     if not delete and not record["attributes"]:

@@ -87,7 +87,10 @@ class Writer:
 
     def wait(self, seconds: float) -> int:
         """Wait for Kafka, and return the number of records that it has not acknowledged after this time."""
-        left = self._producer.flush(seconds)
+        try:
+            left = self._producer.flush(seconds)
+        except SystemError:  # the client has lost a KeyboardInterrupt that reached its callback
+            raise KeyboardInterrupt from None
         self._written = []
         refused, self._refused = self._refused, None
         if refused is not None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from matcher import InvalidPattern
 from streaming.cli import main
 from streaming.cli.ask import start_time
 from streaming.config import load
+from streaming.errors import ReexpandError
 from streaming.inspect import wording
 from streaming.inspect.following import Chosen, first_offset
 from streaming.inspect.planning import PlannedRecord, read, stream_of, text_of
@@ -120,6 +122,16 @@ def test_updates_are_chosen(chosen: Chosen, takes: bool) -> None:  # noqa: FBT00
         (("topics", "list", "--parent", "p", "--pattern", "a*"), "--pattern"),
         (("send", "topic", "t", "--parent", "p", "--property", "red"), "--property"),
         (("send", "group", "g"), "--delete"),
+        (("send", "subscription", "a", "--client", "c", "--group", "g", "--action", "leave"), "takes no entries"),
+        (
+            ("send", "subscription", "--client", "c", "--group", "g", "--action", "leave", "--tag", "a"),
+            "takes no selector",
+        ),
+        (("send", "topic", "t", "--parent", "p", "--delete", "--tags", "a"), "takes no tags"),
+        (("send", "topic", "t", "--parent", "p", "--delete", "--property", "a=1"), "takes no property"),
+        (("send", "topic", "t", "--parent", "p", "--property", "a=1", "--property", "a=2"), "twice"),
+        (("send", "group", "g", "--delete", "--quota", "0"), "takes no attributes"),
+        (("send", "group", "g", "--parent", "p", "--attribute", "lite.bind.topic=q"), "lite.bind.topic is given by"),
     ],
 )
 def test_a_wrong_option_is_told_without_a_broker(words: tuple[str, ...], option: str) -> None:
@@ -168,6 +180,31 @@ def test_a_misplaced_option_and_an_invalid_event_are_told() -> None:
     words = ["send", "subscription", "a", "--client", " ", "--group", "g", "--parent", "p"]
     result = CliRunner().invoke(main, [*words, *kafka])
     assert (result.exit_code, result.stderr) == (2, "Error: nothing was sent: clientId is blank (blank-name)\n")
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ((), "sent: s[2]@8\n"),
+        (("--json",), '{"place":{"stream":"s","partition":2,"offset":8,"entry":0},"updates":null}\n'),
+    ],
+)
+def test_the_place_of_a_record_is_told_although_no_job_answers(
+    form: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a program would send it again."""
+
+    class Silent:
+        def updates_of(self, *_: object) -> None:
+            raise ReexpandError("no job has answered within 10 s")
+
+    monkeypatch.setattr("streaming.cli.send.inspector", lambda: nullcontext(Silent()))
+    monkeypatch.setattr("streaming.inspect.following.UpdatesFollower", nullcontext)
+    monkeypatch.setattr("streaming.inspect.planning.send", lambda *_: EventPlace("s", 2, 8))
+    words = ["send", "topic", "t", "--parent", "p", "--wait", "--bootstrap-servers", "127.0.0.1:1"]
+    result = CliRunner().invoke(main, [*words, *form])
+    assert (result.exit_code, result.stderr) == (1, "Error: no job has answered within 10 s\n")
+    assert result.stdout == told
 
 
 def test_an_update_is_one_line() -> None:

@@ -87,6 +87,18 @@ def test_a_wait_counts_what_is_not_acknowledged_and_keeps_no_places(make: Callab
     assert found.flush(1) == [(Partition("t", 0), 1)]
 
 
+def test_ctrl_c_within_a_callback_of_the_client_is_ctrl_c(make: Callable[..., Writer]) -> None:
+    """The client loses it, and returns no value without an error."""
+
+    def flush(_: float) -> int:
+        raise SystemError("returned NULL without setting an exception")
+
+    found = make()
+    found._producer.flush = flush  # type: ignore[assignment, method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        found.flush(1)
+
+
 def test_a_refused_record_fails_once(make: Callable[..., Writer]) -> None:
     """Further records are written."""
     found = make(None, REFUSED, None)
