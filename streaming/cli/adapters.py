@@ -176,11 +176,14 @@ def _bridge(given: dict[str, Any]) -> "tuple[Settings, BridgeOptions]":
     """Return settings, with the names of the job's topics, and options of a bridge."""
     from streaming.adapters.cloudevents import BridgeOptions
     from streaming.config import TOPIC_NAME
+    from streaming.kafka.facts import names
     from streaming.kafka.options import for_librdkafka
 
     if not re.fullmatch(TOPIC_NAME, given["topic"]):
         raise click.BadParameter(f"{given['topic']!r} is not the name of a Kafka topic.", param_hint="TOPIC")
     job = settings()
+    if given["topic"] in {*names(job).values(), job.answers}:  # a bridge would read what it or the job writes
+        raise click.BadParameter(f"{given['topic']} is a topic of the job.", param_hint="TOPIC")
     return job, BridgeOptions(client=for_librdkafka(job), **given)
 
 

@@ -227,6 +227,8 @@ def test_an_error_is_a_line_of_the_log_where_that_is_json(caplog: pytest.LogCapt
         (["dlq", "show", "--bootstrap-servers", "127.0.0.1:1", f"a[0]@{'9' * 5_000}"], 2),
         (["schema", "--folder", "/dev/null/x"], 1),
         (["cloudevents", "accept", "--bootstrap-servers", "127.0.0.1:1", "\udcff"], 2),
+        (["cloudevents", "accept", "--bootstrap-servers", "127.0.0.1:1", "lite-answers"], 2),
+        (["cloudevents", "emit", "--bootstrap-servers", "127.0.0.1:1", "lite-subscription-updates"], 2),
     ],
 )
 def test_a_value_that_cannot_be_is_a_sentence(words: list[str], code: int) -> None:
