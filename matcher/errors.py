@@ -82,7 +82,7 @@ class _UnknownName(MatcherError, LookupError):
         self.known = known
 
     def __str__(self) -> str:
-        return f"no {self.kind} is named {shown(self.name)!r}; use one of {', '.join(self.known)}"
+        return f"no {self.kind} is named {shown(str(self.name))!r}; use one of {', '.join(self.known)}"
 
 
 class UnknownDialect(_UnknownName):

@@ -90,6 +90,8 @@ class TopicIndex:
         """Add a topic, linear in its length; return True if it is new."""
         keys = self._keys(topic)
         if keys is None:
+            if not isinstance(topic, str):
+                raise TypeError(f"a topic must be a text, not {type(topic).__name__}")
             if topic in self._unmatchable:
                 return False
             self._unmatchable.add(topic)

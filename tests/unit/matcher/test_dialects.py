@@ -140,6 +140,10 @@ def test_the_longest_prefix_comes_first() -> None:
 def test_unknown_names_and_options_are_refused() -> None:
     with pytest.raises(matcher.UnknownDialect, match="use one of lite, mqtt, nats, wamp"):
         matcher.matches("a", "a", "light")
+    with pytest.raises(matcher.UnknownDialect, match="no dialect is named 'None'; use one of"):
+        matcher.matches("a", "a", None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a topic must be a text, not NoneType"):
+        matcher.TopicIndex().add(None)  # type: ignore[arg-type]
     with pytest.raises(matcher.UnsupportedOption, match="no match policies"):
         matcher.matches("a", "a", policy="prefix")
     with pytest.raises(matcher.UnsupportedOption, match="use one of exact, prefix, wildcard"):
