@@ -44,12 +44,18 @@ class Latencies(threading.Thread):
     def __init__(self, stage: Stage) -> None:
         super().__init__(name="latencies", daemon=True)
         self._settings = stage.streams.settings
-        self._ended = threading.Event()
+        self._begun, self._ended = threading.Event(), threading.Event()
         self.seconds: list[float] = []
+
+    def start(self) -> None:
+        """Begin to read, behind the updates that are there."""
+        super().start()
+        assert self._begun.wait(60)
 
     def run(self) -> None:
         with Tail(self._settings.bootstrap_servers, [self._settings.updates]) as tail:
             tail.read()  # what was there before
+            self._begun.set()
             while not self._ended.wait(_STEP_SECONDS):
                 found = tail.read()
                 now = time.time()
@@ -247,7 +253,6 @@ def _largest_wait(stage: Stage, name: str, attack: Callable[[], str]) -> tuple[f
     before = stage.letters()
     latencies, waits = Latencies(stage), _Waits(stage, name)
     latencies.start()
-    time.sleep(1)
     waits.start()
     try:
         begun = time.monotonic()
