@@ -64,13 +64,17 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def start(conf: Mapping[str, str]) -> None:
-    """Start the JVM with options of Spark, unless there is one.
+_confs: list[Mapping[str, str]] = []
+"""Options with which this process has started its JVM, if it has."""
+
+
+def start(conf: Mapping[str, str]) -> bool:
+    """Start the JVM with options of Spark, unless there is one; return True if it was started with these options.
 
     Raises `SparkUnavailable` if it ends at once.
     """
     if _gateway() is not None:
-        return
+        return conf in _confs
     try:
         SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())))  # noqa: SLF001
     except PySparkRuntimeError as error:
@@ -81,8 +85,11 @@ def start(conf: Mapping[str, str]) -> None:
             "JAVA_TOOL_OPTIONS and the memory of this machine."
         ) from None
     jvm = _gateway().proc
-    if jvm is not None:  # else spark-submit has started it
-        _let_compiler_yield(jvm.pid)
+    if jvm is None:  # spark-submit has started it
+        return False
+    _let_compiler_yield(jvm.pid)
+    _confs[:] = [conf]
+    return True
 
 
 def _gateway() -> Any:

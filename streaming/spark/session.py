@@ -251,8 +251,8 @@ def default_partitions() -> int:
     return min(os.cpu_count() or 1, MAX_DEFAULT_PARTITIONS)
 
 
-def start_java(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
-    """Start Spark's JVM, unless it runs; return the options of the session.
+def start_java(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> tuple[dict[str, str], bool]:
+    """Start Spark's JVM, unless it runs; return the options of the session, and whether the JVM was started with them.
 
     Raises `SparkUnavailable` if it ends at once, or if `SPARK_HOME` is no Spark of this release.
     """
@@ -267,8 +267,7 @@ def start_java(settings: Settings, shuffle_partitions: int, jars: Sequence[Path]
     if scratch is not None:
         os.environ[_LOCAL_DIRS] = str(scratch)
     chosen = options(settings, shuffle_partitions, jars, of_s3, configured, scratch=scratch)
-    launch.start(chosen)
-    return chosen
+    return chosen, launch.start(chosen)
 
 
 def build(
@@ -284,15 +283,14 @@ def build(
 
     Raises `SparkUnavailable` as `start_java` does, or if the master does not exist, or does not answer within a minute.
     """
-    chosen = start_java(settings, shuffle_partitions, jars)
+    chosen, has_them = start_java(settings, shuffle_partitions, jars)
+    given = {} if has_them else chosen
     arrow.spare_pandas()
     try:
-        # The JVM has the options that it was started with.
-        given = chosen.items() if launch.is_submitted() else ()
-        context = SparkContext.getOrCreate(SparkConf().setAll(list(given)))
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(given.items())))
         begun(context)
         with _without_machine_learning(context) if _CLASS_PATH in chosen else nullcontext():
-            return SparkSession.builder.getOrCreate()
+            return SparkSession.builder.config(map={**given}).getOrCreate()
     except Py4JJavaError as error:
         reason = "; ".join(_reasons(error))
         raise SparkUnavailable(

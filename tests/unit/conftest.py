@@ -39,4 +39,4 @@ def min_length() -> Iterator[None]:
 def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `reexpand run` start no Java before the job."""
     monkeypatch.setattr("streaming.spark.session.brought", list)
-    monkeypatch.setattr("streaming.spark.session.start_java", lambda *_: {})
+    monkeypatch.setattr("streaming.spark.session.start_java", lambda *_: ({}, True))

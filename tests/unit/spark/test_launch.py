@@ -126,3 +126,11 @@ def test_javas_optimizing_compiler_yields_to_its_other_threads() -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
     assert niceness.pop("C2") == {own + launch._COMPILER_NICENESS}
     assert set.union(*niceness.values()) == {own}
+
+
+def test_a_running_jvm_has_the_options_of_its_start_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session with others, such as that of another checkpoint, has to set them."""
+    monkeypatch.setattr(launch, "_gateway", lambda: "running")
+    monkeypatch.setattr(launch, "_confs", [{"spark.x": "1"}])
+    assert launch.start({"spark.x": "1"})
+    assert not launch.start({"spark.x": "2"})

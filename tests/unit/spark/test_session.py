@@ -180,7 +180,7 @@ def test_a_master_that_spark_refuses_is_one_sentence(
 
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "unused")
-    monkeypatch.setattr(launch, "start", lambda _: None)
+    monkeypatch.setattr(launch, "start", lambda _: True)
     monkeypatch.setattr(SparkContext, "getOrCreate", refuse)
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", "master": "no"})
     with pytest.raises(SparkUnavailable, match=rf"^Spark does not start with the master no: {reason}\. Check its .*$"):
